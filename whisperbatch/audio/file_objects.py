@@ -11,7 +11,7 @@ more, and continues to read after a KeyboardInterrupt in `read`. A `FileObject` 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from whisperbatch.audio.inputs.big_endian import RIFX, RifxFile
+from whisperbatch.audio.inputs import RIFX, RifxFile
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 

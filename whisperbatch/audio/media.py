@@ -36,7 +36,7 @@ import numpy as np
 from av.audio.frame import AudioFrame
 
 from whisperbatch.audio import clock
-from whisperbatch.audio.channels import check_separate, with_channels
+from whisperbatch.audio.clips import check_separate, with_channels
 from whisperbatch.audio.clock import Clock, LostTime, Placed, Stamped, usable
 from whisperbatch.audio.extent import Ended, report_missing
 from whisperbatch.audio.file_objects import FileObject, given_name

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.addresses import without_secrets
-from whisperbatch.audio.channels import check_separate
+from whisperbatch.audio.clips import check_separate
 from whisperbatch.audio.file_objects import FileObject, given_name
 from whisperbatch.audio.resampling import BLOCK, MAX_LOUD
 from whisperbatch.boundary import describe

@@ -24,8 +24,7 @@ from av.container import InputContainer
 
 from whisperbatch.audio.clock import RESETTING, OtherTracks
 from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.inputs.big_endian import RifxFile, open_rifx
-from whisperbatch.audio.inputs.http_answers import PLAYLISTS, HttpAnswer, is_http
+from whisperbatch.audio.inputs import PLAYLISTS, HttpAnswer, RifxFile, is_http, open_rifx
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.types import Notices

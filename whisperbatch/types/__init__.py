@@ -20,17 +20,10 @@ from whisperbatch.types.audio import (
     SpeechSpan,
     speech_seconds,
 )
-from whisperbatch.types.language import LanguageDetection, LanguageScores, LanguageWindow
-from whisperbatch.types.notices import (
-    SILENT,
-    Notice,
-    NoticeKind,
-    Notices,
-    concerns_empty_only,
-    merged,
-)
 from whisperbatch.types.sections import (
     CHUNK_RULES,
+    MAX_DURATION,
+    SAMPLING_RATE,
     SEARCH,
     SECTION,
     WARM_UP,
@@ -38,17 +31,27 @@ from whisperbatch.types.sections import (
     SectionSound,
     Span,
     first_section,
+    to_samples,
+    to_seconds,
 )
 from whisperbatch.types.serialization import check_fields, from_values, to_values
-from whisperbatch.types.time import MAX_DURATION, SAMPLING_RATE, to_samples, to_seconds
 from whisperbatch.types.transcript import (
+    SILENT,
     Diarization,
+    LanguageDetection,
+    LanguageScores,
+    LanguageWindow,
+    Notice,
+    NoticeKind,
+    Notices,
     Omission,
     Reason,
     Segment,
     Transcript,
     Turn,
     Word,
+    concerns_empty_only,
+    merged,
     unnamed_speaker,
 )
 

@@ -10,8 +10,7 @@ from typing import BinaryIO, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.types.sections import Span
-from whisperbatch.types.time import SAMPLING_RATE, to_seconds
+from whisperbatch.types.sections import SAMPLING_RATE, Span, to_seconds
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 """Mono audio at 16 kHz, shape (n_samples,), nominally from -1 to 1."""

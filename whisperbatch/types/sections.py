@@ -9,14 +9,27 @@
 Boundary k lies within `SEARCH` samples after its nominal position, `k * SECTION`. The boundary is
 found from the audio around it alone. Everything that depends on earlier audio or text begins again
 at a boundary.
-docs/explanation/sections.md explains the rules.
+docs/explanation/sections.md explains the rules. Time inside the pipeline is an integer number of
+samples at 16 kHz.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whisperbatch.types.time import to_samples
+SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
+MAX_DURATION: Final = 1e9  # seconds that users give or files contain: 30 years
+
+
+def to_samples(seconds: float) -> int:
+    """Convert seconds to samples, rounded to the nearest sample."""
+    return round(seconds * SAMPLING_RATE)
+
+
+def to_seconds(samples: int) -> float:
+    """Convert samples to seconds, without rounding."""
+    return samples / SAMPLING_RATE
+
 
 CHUNK_RULES: Final = 3
 """Version of the rules by which audio becomes chunks. It changes whenever recordings get

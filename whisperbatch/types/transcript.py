@@ -1,16 +1,165 @@
-"""The text of a recording, and who speaks when. Time is in seconds."""
+"""Results: the text of a recording, its language, who speaks when, and what its user must know.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+Time is in seconds.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.types.notices import Notice
 from whisperbatch.types.serialization import from_values, to_values
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageWindow:
+    """A stretch of the recording that was used to detect its language.
+
+    Attributes:
+        start: start of the first speech in the window, in seconds.
+        end: end of the last speech in the window, in seconds.
+        language: the most probable language of the window.
+        probability: probability of `language`.
+    """
+
+    start: float
+    end: float
+    language: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageScores:
+    """The probability of each language in one window or row.
+
+    Attributes:
+        probabilities: probability of each language.
+        seconds: seconds of speech that the probabilities come from.
+    """
+
+    probabilities: Mapping[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageDetection:
+    """The detected language of a recording.
+
+    Attributes:
+        language: Whisper's code; None if the recording has no speech.
+        probability: mean over the windows, weighted by seconds of speech; 0.0 if there is none.
+        probabilities: mean probability of each language, the most probable first.
+        windows: the windows that were used, in order.
+        reason: why no window was used, or empty.
+    """
+
+    language: str | None
+    probability: float
+    probabilities: Mapping[str, float]
+    windows: tuple[LanguageWindow, ...] = ()
+    reason: str = ""
+
+
+NoticeKind = Literal["channels", "track", "time", "damaged", "incomplete", "no speech", "language"]
+
+MERGED_GAP: Final = 1.0  # seconds between two ranges of the same notice that become one range
+
+SILENT: Final = "the audio is silent; check the file, its other tracks and its channels"
+# Seconds. Shorter ranges without speech are reported only if the whole transcript is empty: music
+# before a talk, or the rest of a recording after its last section, is nothing to know about.
+LONG_RANGE: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A fact about a range of a recording that its user must know.
+
+    Kinds:
+        "channels": the channels were not averaged, or speech on them may be lost.
+        "track": another audio track was chosen, or may have the speech.
+        "time": time stamps of the file contradict each other; times may be wrong.
+        "damaged": audio that could not be decoded; silence replaces it.
+        "incomplete": audio that the file states and that is missing.
+        "no speech": sound without text.
+        "language": the language is doubtful.
+
+    Attributes:
+        kind: see above.
+        start: start of the range in seconds of the recording.
+        end: end of the range; at least `start`.
+        text: one line without times: the fact, and a remedy if there is one.
+    """
+
+    kind: NoticeKind
+    start: float
+    end: float
+    text: str
+
+
+class Notices:
+    """The notices of one recording. Thread-safe.
+
+    Args:
+        source: name of the recording, for the log.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._notices: tuple[Notice, ...] = ()
+        self._lock = threading.Lock()
+
+    def add(self, kind: NoticeKind, start: float, end: float, text: str) -> None:
+        """Add a notice. The log has one warning for each kind and text.
+
+        Args:
+            kind: see `Notice`.
+            start: in seconds of the recording.
+            end: in seconds.
+            text: one line without times, so that equal facts have equal texts.
+        """
+        with self._lock:
+            is_new = not any((n.kind, n.text) == (kind, text) for n in self._notices)
+            self._notices = merged((*self._notices, Notice(kind, start, end, text)))
+        if is_new:
+            place = f"from {start:.2f} to {end:.2f} s" if end > start else f"at {start:.2f} s"
+            log.warning("%s: %s%s", self._source, text, f" ({place})" if end else "")
+
+    def all(self) -> tuple[Notice, ...]:
+        """Return the notices so far, in order of their starts."""
+        return self._notices
+
+
+def merged(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """Return notices in order of their starts; those that repeat each other become one.
+
+    Two notices of the same kind and text are one notice if at most `MERGED_GAP` seconds lie between
+    them. The result does not depend on the order of the notices.
+    """
+    found: list[Notice] = []
+    latest: dict[tuple[str, str], int] = {}  # kind and text: index of the latest notice
+    for notice in sorted(notices, key=lambda each: (each.start, each.end, each.kind, each.text)):
+        index = latest.get((notice.kind, notice.text))
+        if index is not None and notice.start <= found[index].end + MERGED_GAP:
+            found[index] = replace(found[index], end=max(found[index].end, notice.end))
+        else:
+            latest[notice.kind, notice.text] = len(found)
+            found.append(notice)
+    return tuple(found)
+
+
+def concerns_empty_only(notice: Notice) -> bool:
+    """Return whether a transcript has this notice only if it has no segments at all."""
+    return notice.kind == "no speech" and (
+        notice.text == SILENT or notice.end - notice.start < LONG_RANGE
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from whisperbatch.compat.faster_whisper import (
     utils,
 )
 from whisperbatch.compat.faster_whisper._arguments import detection_options
-from whisperbatch.compat.faster_whisper._segments import without_anomalies
+from whisperbatch.compat.faster_whisper._session import without_anomalies
 from whisperbatch.compat.faster_whisper.vad import get_speech_timestamps
 
 let_faster_whisper_open_files()
@@ -224,6 +224,6 @@ def test_anomalies_are_dropped_only_with_word_timestamps(
         assert silence == 2.0
         return [segment for segment in segments if not segment.words]
 
-    monkeypatch.setattr("whisperbatch.compat.faster_whisper._segments.without_anomalies", drop_all)
+    monkeypatch.setattr("whisperbatch.compat.faster_whisper._session.without_anomalies", drop_all)
     assert len(list(model.transcribe(noise(40), **arguments)[0])) == 2
     assert list(model.transcribe(noise(40), word_timestamps=True, **arguments)[0]) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from whisperbatch.compat.faster_whisper._results import Segment
-from whisperbatch.compat.faster_whisper._segments import Clip, from_window_start, with_clip_times
+from whisperbatch.compat.faster_whisper._session import Clip, from_window_start, with_clip_times
 
 
 def segments(*times: tuple[float, float]) -> list[Segment]:

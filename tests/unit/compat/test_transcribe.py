@@ -19,7 +19,6 @@ from whisperbatch.compat.faster_whisper import (
     Segment,
     TranscriptionInfo,
     WhisperModel,
-    _segments,
     _session,
 )
 from whisperbatch.types import Samples
@@ -233,5 +232,5 @@ def test_the_progress_bar_ends_with_the_recording(
     """Times are fractions of seconds, and a container may state too short a duration."""
     times = (0.1, 0.3, 7.77, 39.999, 40.004, 41.0)
     segments = [Segment(1, 0, 0.0, end, " word", [], 0, 0, 0, None, 0) for end in times]
-    assert list(_segments.with_progress(segments, 40.0)) == segments
+    assert list(_session.with_progress(segments, 40.0)) == segments
     assert "40.0/40.0" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from whisperbatch.recording import RecordingState
 from whisperbatch.sections.joining import join_spans
 from whisperbatch.segmentation.stage import explain_missing_text
 from whisperbatch.types import SAMPLING_RATE, SILENT, Omission, SectionSound, Segment, Transcript
-from whisperbatch.types.notices import Notice
+from whisperbatch.types.transcript import Notice
 
 SECOND = SAMPLING_RATE
 FIVE_MINUTES = 300 * SECOND

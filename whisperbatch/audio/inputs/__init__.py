@@ -1,1 +1,0 @@
-"""Inputs that FFmpeg cannot read itself: they become file objects that it can read."""
