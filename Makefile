@@ -1,7 +1,7 @@
 # Everything happens in .venv; only Python 3.10 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
-#   make test              lint and tests, in at most five minutes of tests on two cores
+#   make test              lint, and tests that take at most five minutes on two cores
 #   make check             the other tests of every change; `make test check` is what .ci/run runs
 #   make declarations      write the tables of options and settings in docs/reference/
 #   make test-all          all tests, in about two hours; 2,340 cases of the fuzz program
