@@ -21,6 +21,7 @@ import pytest
 
 import whisperbatch as wb
 from tests.fuzz.cases import Failure
+from tests.fuzz.leaks import slowness
 from tests.fuzz.runs.jobs import JOBS, JobThread
 from tests.fuzz.runs.material import Job, Material
 from tests.unit.fakes import worker_threads
@@ -139,7 +140,7 @@ def in_thread(function: Callable[[], T]) -> "Future[T]":
 
 def finished(future: "Future[T]", timeout: float) -> T:
     """Wait for a function that a thread calls. If it does not end, the test fails."""
-    if not wait_for([future], timeout).done:
+    if not wait_for([future], timeout * slowness()).done:
         stuck(f"deadlock: a thread has not ended in {timeout:g} s")
     return future.result()
 
