@@ -1,11 +1,11 @@
 # Everything happens in .venv; only Python 3.10 or newer and make are needed.
 #   make demo              transcribe a recording in nine languages, shown as it is decoded
 #   make demo FILE=a.mp3   transcribe your own recording
-#   make test              lint and tests, in at most five minutes of tests on two cores
+#   make test              lint, and tests that take at most five minutes on two cores
 #   make check             the other tests of every change; `make test check` is what .ci/run runs
 #   make declarations      write the tables of options and settings in docs/reference/
-#   make test-all          all tests, in about two hours; 2,300 cases of the fuzz program
-#   make fuzz              9,000 cases of damaged media, random options and hostile requests
+#   make test-all          all tests, in about two hours; 2,340 cases of the fuzz program
+#   make fuzz              9,200 cases: damaged media, random options, hostile requests, random runs
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others

@@ -56,7 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
             os.sched_setaffinity(0, cores)
 
 
-CHECKED = ("tests/fuzz", "tests/model")
+CHECKED = (
+    "benchmarks/tests",
+    "tests/fuzz",
+    "tests/model",
+    *("tests/contract/test_damaged_models.py", "tests/contract/test_engine_directories.py"),
+    *("tests/unit/compat/test_hostile_values.py", "tests/unit/options/test_hostile_values.py"),
+    *("tests/unit/diarization/networks", "tests/unit/doctor"),
+    *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_stage.py"),
+    *("tests/unit/test_processes.py", "tests/unit/test_telemetry.py"),
+)
 """Folders and files whose tests have the marker `check`: `make check` runs them."""
 
 FRONT_DOORS = "tests/model/test_front_doors.py"
@@ -66,6 +75,8 @@ FRONT_DOORS = "tests/model/test_front_doors.py"
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `make check`."""
+    if missing := [path for path in CHECKED if not (ROOT / path).exists()]:
+        raise pytest.UsageError(f"conftest.py: CHECKED names what is not there: {missing}")
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         if path.startswith(CHECKED) and path != FRONT_DOORS:

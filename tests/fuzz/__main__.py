@@ -1,7 +1,7 @@
-"""Give damaged media, random options and hostile requests to whisperbatch; check what comes out.
+"""Give damaged media, random options, requests and runs to whisperbatch; check what comes out.
 
-    python -m tests.fuzz                           5,000 files, 2,000 sets of options and requests
-    python -m tests.fuzz --files 200 --options 100 --requests 0
+    python -m tests.fuzz                           all cases
+    python -m tests.fuzz --files 200 --options 100 --requests 60 --runs 40
     python -m tests.fuzz --seed 7 --only file-93   one case again, with its description
 
 The seed, the kind and the number determine a case. The exit status is 1 if a case failed.
@@ -26,6 +26,7 @@ def main() -> int:
         *(f"file-{number}" for number in range(arguments.first, arguments.files)),
         *(f"option-{number}" for number in range(arguments.first, arguments.options)),
         *(f"request-{number}" for number in range(arguments.first, arguments.requests)),
+        *(f"run-{number}" for number in range(arguments.first, arguments.runs)),
     ]
     cases = [Case.named(arguments.seed, name) for name in names]
     requests = [case for case in cases if case.kind == "request"]
@@ -69,6 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--files", type=int, default=5000, help="file cases (%(default)s)")
     parser.add_argument("--options", type=int, default=2000, help="option cases (%(default)s)")
     parser.add_argument("--requests", type=int, default=2000, help="requests (%(default)s)")
+    parser.add_argument("--runs", type=int, default=200, help="random runs (%(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case of a kind")
     parser.add_argument("--only", action="append", metavar="CASE", help="this case, as file-93")
     parser.add_argument("--engine", choices=models.ENGINES, help="of all cases; otherwise mixed")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fuzz.cases import Case, Record
+from tests.fuzz.leaks import slowness
 from tests.fuzz.worker import STACKS
 
 RUNNER: Final = "tests.fuzz.run:run"
@@ -109,8 +110,7 @@ class Worker:
 
     def _remaining(self, start: float) -> float:
         """Return the seconds until a case hangs; a busy machine needs more time."""
-        load = max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0)
-        return max(self._settings.limit * load - (time.monotonic() - start), 0.0)
+        return max(self._settings.limit * slowness() - (time.monotonic() - start), 0.0)
 
     def _end_hanging(self) -> str:
         assert self._process is not None

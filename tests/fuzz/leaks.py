@@ -55,6 +55,11 @@ class State:
         return lines
 
 
+def slowness() -> float:
+    """Return how many times as long everything takes, because other programs use the cores."""
+    return max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0)
+
+
 def _open_files() -> Iterator[str]:
     for path in tuple((SELF / "fd").iterdir()):
         with contextlib.suppress(OSError):  # the descriptor that lists the folder is closed

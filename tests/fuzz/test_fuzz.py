@@ -21,6 +21,14 @@ def test_damaged_media_and_random_options_give_transcripts_or_clear_errors() -> 
     assert len({record.container for record in records} - {""}) >= 10
 
 
+@pytest.mark.slow
+def test_other_recordings_change_nothing() -> None:
+    cases = [Case(SEED, "run", number) for number in range(40)]
+    records = driver.run(cases, driver.Settings(workers=1))
+    failures = [report.failure(record, SEED) for record in records if record.failed]
+    assert not failures, "\n".join(failures)
+
+
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_hostile_requests_get_clear_errors_and_leave_nothing(count: int) -> None:
     records = request_cases.run([Case(SEED, "request", number) for number in range(count)])

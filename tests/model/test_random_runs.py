@@ -1,10 +1,6 @@
-"""Random runs with the model base and short real speech: see `tests.random_runs.runs`.
-
-`WHISPERBATCH_SEQUENCES` sets the number of runs of the first test.
-"""
+"""Random runs with the model base and short real speech: see `tests.fuzz.runs`."""
 
 import io
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,8 +13,9 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from tests.random_runs.material import Material
-from tests.random_runs.runs import Run, check_run, random_runs
+from tests.fuzz.cases import Case
+from tests.fuzz.runs.checks import check_run, run_of
+from tests.fuzz.runs.material import Material
 from whisperbatch.engines.calls import Calls
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import (
@@ -31,7 +28,8 @@ from whisperbatch.protocols import (
 )
 from whisperbatch.types import Source
 
-RUNS = int(os.environ.get("WHISPERBATCH_SEQUENCES", "2"))
+SEED = 19
+RUNS = 50
 WORKERS = 2
 READABLE = 0.6  # of the bytes of a file that fails later
 SMALL_CHUNKS = {"language": "en", "beam_size": 1, "chunk_length": 8.0, "batch_size": 4}
@@ -159,22 +157,13 @@ SHORT, LONG, FAILING = range(6), range(6, 8), range(8, 12)
 DRAWN = [*SHORT, *SHORT, *LONG, *FAILING]
 
 
-def check(material: Material, folder: Path, run: Run) -> None:
-    """Do the jobs of a run; check the results, and that no open files are left."""
-    check_run(material, run)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(RUNS))
+def test_other_recordings_change_no_transcript(
+    material: Material, folder: Path, number: int
+) -> None:
+    check_run(material, run_of(Case(SEED, "run", number).random(), DRAWN, len(OPTIONS)))
     assert [f.path for f in psutil.Process().open_files() if f.path.startswith(str(folder))] == []
-
-
-@pytest.mark.slow
-@random_runs(RUNS, DRAWN, len(OPTIONS))
-def test_other_recordings_change_no_transcript(material: Material, folder: Path, run: Run) -> None:
-    check(material, folder, run)
-
-
-@pytest.mark.slow
-@random_runs(50, DRAWN, len(OPTIONS))
-def test_fifty_runs_change_no_transcript(material: Material, folder: Path, run: Run) -> None:
-    check(material, folder, run)
 
 
 @pytest.mark.slow

@@ -120,13 +120,6 @@ def test_words_lie_where_they_are_spoken(transcript: wb.Transcript, recording: R
     assert inside >= 0.95 * len(words)
 
 
-def test_a_stream_gives_what_transcribe_gives(tiny: wb.Transcriber, short: Recording) -> None:
-    whole = tiny.transcribe(short.samples, beam_size=1)
-    with tiny.stream(short.samples, beam_size=1) as stream:
-        assert tuple(stream) == whole.segments
-    assert stream.duration == whole.duration == 25
-
-
 def test_sources_of_the_same_sound_give_the_same(
     tiny: wb.Transcriber, short: Recording, tmp_path: Path
 ) -> None:

@@ -133,14 +133,15 @@ def _command(place: Place, *arguments: object, engine: FakeEngine) -> int:
     return result.exit_code
 
 
-def _folder(feature: Feature, place: Place, *, failing: int | None = None) -> Any:
-    """Transcribe with the command line; `failing`: at first until a call of the engine fails."""
+def _folder(feature: Feature, place: Place, *, interrupted: bool = False) -> Any:
+    """Transcribe with the command line; `interrupted`: at first until the second row fails."""
     arguments = [
         *("transcribe", place.path(feature), "--model", place.model, "--resume", "--quiet"),
         *("--format", "json", "--output-dir", place.outputs, *_flags(place.options(feature))),
     ]
-    if failing is not None:
-        broken = place.engine(failing={"decode": range(failing, 1000)})
+    if interrupted:
+        arguments.append("--batch-size=1")
+        broken = place.engine(failing={"decode": range(1, 1000)})
         assert _command(place, *arguments, engine=broken) == 1
         assert not list(place.outputs.glob("*.json"))
     assert _command(place, *arguments, engine=place.engine()) == 0
@@ -149,7 +150,7 @@ def _folder(feature: Feature, place: Place, *, failing: int | None = None) -> An
 
 
 def _interrupted_folder(feature: Feature, place: Place) -> Any:
-    return _folder(feature, place, failing=1)
+    return _folder(feature, place, interrupted=True)
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:

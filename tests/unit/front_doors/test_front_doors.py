@@ -11,7 +11,8 @@ from tests.contract.tiny_model import tiny_model
 from tests.unit.fake_diarizer import use_fake_diarizer
 from tests.unit.front_doors.doors import DOORS, Door, Place, json_of, work_on_plan
 from tests.unit.front_doors.features import DIVIDED, FEATURES, Feature, LevelVad, write_recordings
-from whisperbatch import OptionError, Transcriber, Transcript
+from whisperbatch import OptionError, Options, Transcriber, Transcript
+from whisperbatch.jobs import RecordingWorker
 from whisperbatch.models import fingerprint
 
 Expected = Callable[[Feature], Transcript]
@@ -80,6 +81,14 @@ def test_the_parts_of_a_recording_give_what_transcribe_gives(
     feature: Feature, place: Place, expected: Expected
 ) -> None:
     assert work_on_plan(feature, place, spans=2) == json_of(expected(feature))
+
+
+def test_the_language_of_a_recording_replaces_the_candidates(place: Place) -> None:
+    path = place.recordings / "talk.wav"
+    with Transcriber(place.engine()) as asr:
+        worker = RecordingWorker(asr, Options(languages=("fr", "de")))
+        (outcome,) = worker.outcomes([("talk", str(path), "de")])
+        assert outcome.transcript == asr.transcribe(path, language="de")
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)

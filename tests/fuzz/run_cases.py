@@ -1,23 +1,20 @@
-"""Random runs with a fake engine: see `tests.random_runs.runs`.
+"""Run cases: several jobs use one Transcriber with a fake engine at the same time.
 
 Some recordings cannot be read to their end, and some have rows that the engine cannot decode.
-`WHISPERBATCH_SEQUENCES` sets the number of runs.
 """
 
-import os
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 import whisperbatch as wb
-from tests.random_runs.material import Material
-from tests.random_runs.runs import Run, check_run, random_runs
+from tests.fuzz.cases import Case, Environment, Result
+from tests.fuzz.runs.checks import check_run, run_of
+from tests.fuzz.runs.material import Material
 from tests.unit.fakes import LOUD, LOUD_PEAK, Call, FakeEngine, noise
 
-RUNS = int(os.environ.get("WHISPERBATCH_SEQUENCES", "40"))
 LENGTHS = (0.2, 2.0, 5.0, 31.0, 65.0, 100.0)  # seconds
 FAILURES = ("", "source", "row")
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -54,10 +51,16 @@ MATERIAL = Material(
     delay=0.1,
     timeout=60.0,
 )
-WITHOUT_FAILURE = range(len(LENGTHS))
 
 
-@pytest.mark.slow
-@random_runs(RUNS, [*WITHOUT_FAILURE, *range(len(MATERIAL.sources))], len(OPTIONS))
-def test_other_recordings_change_nothing(run: Run) -> None:
-    check_run(MATERIAL, run)
+DRAWN = [*range(len(LENGTHS)), *range(len(MATERIAL.sources))]  # more without failure
+
+
+def run(case: Case, env: Environment) -> Result:
+    """Let the jobs of a random run use a Transcriber at the same time."""
+    random_run = run_of(case.random(), DRAWN, len(OPTIONS))
+    env.note(str(random_run))
+    MATERIAL.alone(0, 0)  # libraries start native threads, which stay
+    env.begin()
+    check_run(MATERIAL, random_run)
+    return Result("run")

@@ -1,7 +1,7 @@
 """Random runs: jobs that use one Transcriber at the same time.
 
 No run may end in a deadlock, leave a thread behind, or change the transcript of a recording.
-Used with a fake engine (tests/unit/scheduling) and with a model (tests/model).
+Used with a fake engine (`run_cases`) and with a model (tests/model/test_random_runs.py).
 """
 
 import faulthandler
@@ -14,21 +14,21 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Any, NoReturn, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 import whisperbatch as wb
-from tests.random_runs.jobs import JOBS, JobThread
-from tests.random_runs.material import Job, Material
+from tests.fuzz.cases import Failure
+from tests.fuzz.leaks import slowness
+from tests.fuzz.runs.jobs import JOBS, JobThread
+from tests.fuzz.runs.material import Job, Material
 from tests.unit.fakes import worker_threads
 from whisperbatch import submissions
 from whisperbatch.scheduling import scheduler
 
 T = TypeVar("T")
-Test = Callable[..., None]
 
 MAX_ACTIVE = 3  # submissions; the others wait
 PATIENCE = 10.0  # seconds in which the threads of a recording end after its result
@@ -51,37 +51,30 @@ class Run:
     closing: float | None
 
 
-def random_runs(count: int, recordings: Sequence[int], options: int) -> Callable[[Test], Test]:
-    """Decorate a test: it is called with random runs, in the parameter `run`.
+def run_of(random: Random, recordings: Sequence[int], options: int) -> Run:
+    """Return a random run.
 
     Args:
-        count: number of runs.
+        random: decides.
         recordings: numbers of the recordings; a number that comes twice is drawn more often.
         options: number of sets of options.
     """
-    times = st.integers(0, 10).map(lambda tenth: tenth / 10)
-    jobs = st.builds(
-        Job,
-        st.sampled_from(sorted(JOBS)),
-        st.lists(st.sampled_from(recordings), min_size=1, max_size=3).map(tuple),
-        st.integers(0, options - 1),
-        weight=st.sampled_from((1.0, 0.2, 5.0)),
-        order=st.permutations(range(3)).map(tuple),
-        taken=st.integers(0, 3),
-        start=times,
-        stop=times,
-    )
-    runs = st.builds(
-        Run, st.lists(jobs, min_size=3, max_size=6).map(tuple), st.integers(1, 3), st.none() | times
-    )
-    configured = settings(
-        max_examples=count,
-        phases=(Phase.explicit, Phase.generate),  # a deadlock takes too long to shrink
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-    )
-    return lambda test: configured(given(run=runs)(test))
+
+    def job() -> Job:
+        return Job(
+            random.choice(sorted(JOBS)),
+            tuple(random.choices(recordings, k=random.randint(1, 3))),
+            random.randrange(options),
+            weight=random.choice((1.0, 0.2, 5.0)),
+            order=tuple(random.sample(range(3), 3)),
+            taken=random.randint(0, 3),
+            start=random.randint(0, 10) / 10,
+            stop=random.randint(0, 10) / 10,
+        )
+
+    jobs = tuple(job() for _ in range(random.randint(3, 6)))
+    closing = random.choice((None, random.randint(0, 10) / 10))
+    return Run(jobs, random.randint(1, 3), closing)
 
 
 def check_run(material: Material, run: Run) -> None:
@@ -147,7 +140,7 @@ def in_thread(function: Callable[[], T]) -> "Future[T]":
 
 def finished(future: "Future[T]", timeout: float) -> T:
     """Wait for a function that a thread calls. If it does not end, the test fails."""
-    if not wait_for([future], timeout).done:
+    if not wait_for([future], timeout * slowness()).done:
         stuck(f"deadlock: a thread has not ended in {timeout:g} s")
     return future.result()
 
@@ -161,7 +154,7 @@ def stuck(message: str) -> NoReturn:
     )
     # They would also keep the program from ending.
     threading._register_atexit(faulthandler.dump_traceback_later, EXIT, exit=True)  # type: ignore[attr-defined]
-    pytest.fail("\n".join((message, *stacks)))
+    raise Failure("\n".join((message, *stacks)))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 import whisperbatch as wb
-from tests.random_runs.material import Job, Material, Outcome, Result, read, shown
+from tests.fuzz.runs.material import Job, Material, Outcome, Result, read, shown
 from whisperbatch.types import Source
 
 
