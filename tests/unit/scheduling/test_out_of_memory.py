@@ -57,7 +57,7 @@ def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
     assert caplog.messages == [MESSAGE.format(4)]
 
 
-def test_the_limit_holds_for_all_later_flows() -> None:
+def test_the_limit_holds_for_all_later_runs() -> None:
     engine, scheduler = out_of_memory(4)
     for _ in range(2):
         with scheduler.running(run := RunShare()):

@@ -244,7 +244,7 @@ def count_threads() -> int:
     return sum(thread.name == "whisperbatch-engine" for thread in threading.enumerate())
 
 
-def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_flows() -> None:
+def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_runs() -> None:
     engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(other):
