@@ -14,7 +14,7 @@ from tests.contract.model_directories import (
     token_id,
     write_model_directory,
 )
-from whisperbatch.engines.ctranslate2.model_files import with_settings
+from whisperbatch.engines.ctranslate2.weights import with_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.models.registry import find_model
 

@@ -10,14 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else ""
 
-ONEDNN_BFLOAT16 = {"AVX512_CORE_BF16": "avx512_bf16", "AVX512_CORE_AMX": "amx_bf16"}
-"""oneDNN's limits with bfloat16, each with the processor's flag that it needs."""
-ONEDNN = {
-    "AVX2": "avx2",
-    "AVX512_CORE": "avx512bw",
-    "AVX512_CORE_VNNI": "avx512_vnni",
-    **ONEDNN_BFLOAT16,
-}
+ONEDNN = {"AVX512_CORE_BF16": "avx512_bf16", "AVX512_CORE_AMX": "amx_bf16"}
+"""oneDNN's limits with bfloat16, each with the processor's flag that it needs.
+
+OpenVINO selects its precision by the processor, and fails with lower limits on such a processor.
+"""
 
 TORCH = "bfloat16" if "avx512_bf16" in FLAGS else "float32"
 """PyTorch's type for "auto". Other processors compute bfloat16 slowly: all batches take an hour."""
@@ -39,7 +36,7 @@ CASES = (
     ),
     *(
         ("torch", "bfloat16", "ONEDNN_MAX_CPU_ISA", limit, flag)
-        for limit, flag in ({"AVX2": "avx2"} | ONEDNN_BFLOAT16).items()
+        for limit, flag in ({"AVX2": "avx2"} | ONEDNN).items()
     ),
 )
 

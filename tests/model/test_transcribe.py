@@ -193,7 +193,7 @@ def test_closing_frees_the_weights(compute_type: str) -> None:
         [sys.executable, str(script), compute_type], capture_output=True, text=True, check=True
     )
     loaded, left = map(int, done.stdout.split())
-    # OpenVINO maps its 8-bit graphs from the cache: they take no memory of the process
+    # OpenVINO maps its graphs from the cache: they take no memory of the process
     assert loaded > (200 if compute_type == "float32" else 20) * MEGABYTE
     assert left < max(0.2 * loaded, 25 * MEGABYTE)
 

@@ -22,7 +22,7 @@ FOLDERS: Final = {
 }
 """Purpose, environment variable that chooses another folder, and the free bytes that are needed.
 The weights of small take 490 MB in the Hugging Face cache. In whisperbatch's own cache, the weights
-of base take 144 MB, and its graphs of OpenVINO 79 MB."""
+of base take 144 MB, and its graphs of OpenVINO 83 MB."""
 MIN_DRIVER: Final = 525
 """The first driver for CUDA 12 on Linux, with which CTranslate2's package is built (NVIDIA, CUDA
 Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver Version")."""

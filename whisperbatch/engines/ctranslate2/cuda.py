@@ -1,14 +1,16 @@
-"""Finds out, once per process and device, whether CTranslate2 can use CUDA.
+"""Finds out, once per process and device, whether CTranslate2 can use CUDA; its memory.
 
 CTranslate2 reports a GPU as soon as there is a driver. Without cuBLAS, loading a model still
 succeeds, and the first call fails. So a tiny model with random weights encodes a moment of silence
 before a model is loaded.
 """
 
+import ctypes
 import functools
 import io
 import json
 import logging
+import sys
 from typing import Any, Final
 
 import ctranslate2
@@ -34,6 +36,9 @@ PROBE: Final = RandomModel(
     dtype=np.float32,  # every GPU computes in float32
 )
 """A model of 370 KB."""
+
+DRIVER: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+SUCCESS: Final = 0  # CUDA_SUCCESS
 
 _problems: dict[int, str | None] = {}  # by device number
 _lock = Lock()
@@ -137,3 +142,30 @@ def _find_problem(device_index: int) -> str | None:
 def _problem(device_index: int, text: str, missing_library: str | None) -> str:
     remedy = f"; {install_hint(missing_library)}" if missing_library else ""
     return f"CUDA device {device_index} cannot be used: {text}{remedy}"
+
+
+def total_memory(device_index: int) -> int | None:
+    """Return the total memory of a CUDA device in bytes; None if it cannot be found out.
+
+    CTranslate2 does not report it. nvidia-smi numbers the devices differently: the driver, as
+    CTranslate2, counts only the devices of CUDA_VISIBLE_DEVICES. The functions are part of the CUDA
+    Driver API (cuda.h):
+
+        CUresult cuInit(unsigned int flags)
+        CUresult cuDeviceGet(CUdevice *device, int ordinal)        CUdevice is an int
+        CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+    """
+    device, size = ctypes.c_int(), ctypes.c_size_t()
+    try:
+        driver = ctypes.CDLL(DRIVER)
+        found = (
+            driver.cuInit(ctypes.c_uint(0)) == SUCCESS
+            and driver.cuDeviceGet(ctypes.byref(device), ctypes.c_int(device_index)) == SUCCESS
+            and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == SUCCESS
+        )
+    except (OSError, AttributeError):  # no driver, or a driver without a function
+        return None
+    return size.value if found else None

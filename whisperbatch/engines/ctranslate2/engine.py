@@ -25,8 +25,7 @@ from whisperbatch.engines.ctranslate2.conversion import (
     to_alignment,
     to_hypothesis,
 )
-from whisperbatch.engines.ctranslate2.cuda import FRAMES
-from whisperbatch.engines.ctranslate2.cuda_memory import total_memory
+from whisperbatch.engines.ctranslate2.cuda import FRAMES, total_memory
 from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
 from whisperbatch.engines.devices import choose_compute_type, share_cores
 from whisperbatch.engines.memory import return_freed_memory

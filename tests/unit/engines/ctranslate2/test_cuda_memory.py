@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from whisperbatch.engines.ctranslate2.cuda_memory import DRIVER, total_memory
+from whisperbatch.engines.ctranslate2.cuda import DRIVER, total_memory
 
 HANDLE = 100  # of device 0; a handle is not the number of the device
 MEMORY = (24 << 30, 80 << 30)

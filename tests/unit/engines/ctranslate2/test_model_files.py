@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from whisperbatch.engines.ctranslate2.model_files import with_settings
+from whisperbatch.engines.ctranslate2.weights import with_settings
 from whisperbatch.errors import ModelError
 
 HEADS = {"alignment_heads": [[1, 0], [1, 1]]}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.tiny_model import TOKEN_IDS, tiny_model
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
-from whisperbatch.engines.ctranslate2.sampler import sampler_files
+from whisperbatch.engines.ctranslate2.weights import sampler_files
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.models.model_bin import read_headers
