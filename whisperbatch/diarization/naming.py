@@ -172,7 +172,7 @@ def voice_of(memory: Memory) -> Embedding:
             several voices.
     """
     parts = [vectors for vectors in memory.embeddings if len(vectors)]
-    seconds = sum(stretch.seconds for stretch in memory.stretches)
+    seconds = sum(segment.seconds for segment in memory.segments)
     if not parts or seconds < MIN_SPEECH:
         raise AudioError(
             f"has {seconds:.1f} s of speech; give at least {MIN_SPEECH:g} s of this voice, best 5 "
