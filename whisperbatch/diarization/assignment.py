@@ -1,5 +1,7 @@
 """The speakers of segments and words, from the turns of a diarizer.
 
+A word belongs to the speaker whose turns cover most of it:
+
     turns   A   [==============]                 [=====]
             B             [===========]
     words       [w0] [w1]  [w2] [w3]     [w4]

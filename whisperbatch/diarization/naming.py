@@ -1,6 +1,6 @@
 """Known speakers: the names of speakers, by recordings of their voices.
 
-Which speaker of a recording has which name: best pairs first, each name once.
+The most similar voices get a name first, and each name belongs to one speaker at most:
 
 similarity     Ann   Bob
 SPEAKER_00     0.81  0.35      Ann

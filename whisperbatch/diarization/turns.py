@@ -1,11 +1,11 @@
 """The turns of a recording: boundaries from the tracks, identity from the voices.
 
-A step is at most 0.1 s of a run by one track. Its scores are the similarities of the pieces around
-the step and the mean voice of each speaker. For short runs, whose embeddings are unreliable, the
-other pieces of the same track count, too. The most probable sequence of speakers (Viterbi) balances
-the scores and the number of changes within chains of runs. Between chains, a change costs nothing:
-the tracks of the network have seen a boundary. Costs of the same speaker in two tracks, and of two
-speakers in one track, made the results worse.
+Each step of the recording gets a speaker. A step is at most 0.1 s of a run by one track. Its scores
+are the similarities of the pieces around the step and the mean voice of each speaker. For short
+runs, whose embeddings are unreliable, the other pieces of the same track count, too. The most
+probable sequence of speakers (Viterbi) balances the scores and the number of changes within chains
+of runs. Between chains, a change costs nothing: the tracks of the network have seen a boundary.
+Costs of the same speaker in two tracks, and of two speakers in one track, made the results worse.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
