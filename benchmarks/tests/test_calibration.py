@@ -6,26 +6,26 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora
 from benchmarks.lost_speech import calibration
-from benchmarks.lost_speech.calibration import CheckedStretch, Half
+from benchmarks.lost_speech.calibration import CheckedRegion, Half
 from benchmarks.recordings import Recording, Utterance
 from whisperbatch.types import SpeechSpan
 
 
-def stretch(
+def region(
     avg_logprob: float, *, spoken: float = 1.0, words: int = 5, plausible: bool = True
-) -> CheckedStretch:
-    return CheckedStretch("x", 0.0, 4.0, avg_logprob, words, plausible, spoken, "text")
+) -> CheckedRegion:
+    return CheckedRegion("x", 0.0, 4.0, avg_logprob, words, plausible, spoken, "text")
 
 
 HALF = Half(
     (
-        *(stretch(-0.1 - 0.01 * number) for number in range(19)),  # speech: -0.28 at the lowest
-        stretch(-0.9),  # speech that gives bad text
-        stretch(-0.2, plausible=False),  # speech that the other rules reject
-        stretch(-0.05, spoken=0.3),  # neither speech nor noise
-        stretch(-0.02, spoken=0.0, plausible=False),
-        stretch(-0.6, spoken=0.0, words=4),
-        stretch(-0.7, spoken=0.0, words=3),
+        *(region(-0.1 - 0.01 * number) for number in range(19)),  # speech: -0.28 at the lowest
+        region(-0.9),  # speech that gives bad text
+        region(-0.2, plausible=False),  # speech that the other rules reject
+        region(-0.05, spoken=0.3),  # neither speech nor noise
+        region(-0.02, spoken=0.0, plausible=False),
+        region(-0.6, spoken=0.0, words=4),
+        region(-0.7, spoken=0.0, words=3),
     ),
     silence=50.0,
     speech_found=100.0,
@@ -33,7 +33,7 @@ HALF = Half(
 )
 
 
-def test_plausible_stretches_above_the_threshold_pass() -> None:
+def test_plausible_regions_above_the_threshold_pass() -> None:
     assert HALF.recovered(-1.0) == pytest.approx(20 / 21)
     assert HALF.recovered(-0.5) == pytest.approx(19 / 21)
     assert HALF.recovered(-0.195) == pytest.approx(10 / 21)
@@ -46,9 +46,9 @@ def test_plausible_stretches_above_the_threshold_pass() -> None:
 def test_the_middle_of_the_good_thresholds_is_recommended() -> None:
     # -0.7 would invent 0.14 words per minute; above -0.28, more than 5 % of the speech is lost
     assert calibration.recommend(HALF) == pytest.approx((-0.7 - 0.28) / 2)
-    quiet = Half(HALF.stretches[:20], silence=50.0)
+    quiet = Half(HALF.regions[:20], silence=50.0)
     assert calibration.recommend(quiet) == pytest.approx((-1.0 - 0.28) / 2)
-    noise_is_better = Half((stretch(-0.5), stretch(-0.3, spoken=0.0)), silence=1.0)
+    noise_is_better = Half((region(-0.5), region(-0.3, spoken=0.0)), silence=1.0)
     with pytest.raises(corpora.CorpusError, match="use more --minutes"):
         calibration.recommend(noise_is_better)
 
@@ -85,7 +85,7 @@ def test_a_recording_is_checked_with_real_weights() -> None:
     assert half.silence > 20 / 60
     assert half.speech_found > 2
     assert half.noise_found > 10
-    speech = [s for s in half.stretches if s.is_speech]
+    speech = [s for s in half.regions if s.is_speech]
     assert speech
     assert any(s.plausible and s.words >= 3 for s in speech)
     assert all(s.recording == "hoarse:en:60:1" and 0 <= s.start < s.end <= 60 for s in speech)

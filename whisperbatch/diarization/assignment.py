@@ -1,5 +1,7 @@
 """The speakers of segments and words, from the turns of a diarizer.
 
+A word belongs to the speaker whose turns cover most of it:
+
     turns   A   [==============]                 [=====]
             B             [===========]
     words       [w0] [w1]  [w2] [w3]     [w4]
@@ -20,7 +22,7 @@ words with a better speaker, but 310 with a worse one
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,8 @@ from whisperbatch.diarization.protocol import has_duration
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.sentences import begins_with_closing_mark
 from whisperbatch.types import Segment, Turn, Word, to_samples
+
+Said = TypeVar("Said", Segment, Word)
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -377,19 +381,13 @@ def _of_channel(
     speaker = segment.speaker or ""
     number = names.index(speaker) if speaker in names else -1
     shares = evidence.shares[position : position + len(segment.words or (segment,))]
+    confidences = [round(share[number], 4) if number >= 0 else 0.0 for share in shares]
+    if not segment.words:
+        return _attribute(segment, speaker, confidences[0], shares[0], names)
     words = tuple(
-        replace(
-            word,
-            speaker=speaker,
-            speaker_confidence=round(share[number], 4) if number >= 0 else 0.0,
-            other_speakers=_others(share, number, names),
-        )
-        for word, share in zip(segment.words or (), shares, strict=False)
+        _attribute(word, speaker, confidence, share, names)
+        for word, confidence, share in zip(segment.words, confidences, shares, strict=True)
     )
-    if not words:
-        confidence = round(shares[0][number], 4) if number >= 0 else 0.0
-        others = _others(shares[0], number, names)
-        return replace(segment, speaker_confidence=confidence, other_speakers=others)
     return _part(replace(segment, words=words), words, is_first=True, is_last=True)
 
 
@@ -411,21 +409,18 @@ def _parts(
     words = segment.words
     if not words:
         speaker = evidence.best[position]
-        yield replace(
-            segment,
-            speaker=names[speaker],
-            speaker_confidence=evidence.confidences[position][speaker],
-            other_speakers=_others(evidence.shares[position], speaker, names),
-        )
+        confidence = evidence.confidences[position][speaker]
+        yield _attribute(segment, names[speaker], confidence, evidence.shares[position], names)
         return
     runs = divide_words(list(_units(segment, words, evidence, position)))
     for run in runs:
         attributed = tuple(
-            replace(
+            _attribute(
                 word,
-                speaker=names[run.speaker],
-                speaker_confidence=evidence.confidences[number][run.speaker],
-                other_speakers=_others(evidence.shares[number], run.speaker, names),
+                names[run.speaker],
+                evidence.confidences[number][run.speaker],
+                evidence.shares[number],
+                names,
             )
             for number, word in enumerate(words[run.first : run.stop], position + run.first)
         )
@@ -496,13 +491,16 @@ def _may_begin(words: Sequence[Word], first: int, number: int, language: str) ->
     return is_apart and is_visible and not begins_with_closing_mark(text)
 
 
-def _others(shares: Sequence[float], speaker: int, names: Sequence[str]) -> tuple[str, ...]:
-    """Return who else speaks during a noticeable part of a word."""
-    return tuple(
-        names[number]
-        for number, share in enumerate(shares)
-        if share >= MIN_SHARE and number != speaker
+def _attribute(
+    said: Said, speaker: str, confidence: float, shares: Sequence[float], names: Sequence[str]
+) -> Said:
+    """Return a word or segment with its speaker, and who else speaks during a noticeable part."""
+    others = tuple(
+        name
+        for name, share in zip(names, shares, strict=True)
+        if share >= MIN_SHARE and name != speaker
     )
+    return replace(said, speaker=speaker, speaker_confidence=confidence, other_speakers=others)
 
 
 def _text(words: Iterable[Word]) -> str:

@@ -30,7 +30,7 @@ from whisperbatch.diarization.clustering import Vectors, find_voices, normalise
 from whisperbatch.diarization.directions import SAME_VOICE, measured
 from whisperbatch.diarization.embeddings import (
     FBANK_HOP,
-    EmbeddingNetwork,
+    Embedder,
     Embeddings,
     Memory,
     Piece,
@@ -44,7 +44,7 @@ from whisperbatch.diarization.segmentation import (
     FRAME,
     STEP,
     Run,
-    SegmentationNetwork,
+    Segmenter,
     Window,
     find_runs,
     find_windows,
@@ -91,8 +91,8 @@ class BuiltInDiarizer:
 
     def __init__(
         self,
-        segmentation: SegmentationNetwork,
-        embedding: EmbeddingNetwork,
+        segmentation: Segmenter,
+        embedding: Embedder,
         fbank: Callable[[Samples], Embeddings],
         fingerprint: str,
         workers: int = 1,
@@ -110,7 +110,7 @@ class BuiltInDiarizer:
         memory, online = Memory(), OnlineSpeakers(limits)
         with_voices = limits.maximum != 1 or limits.needs_voices
         for window, all_runs, pieces, vectors in self._analyse(blocks, with_voices=with_voices):
-            first = len(memory.stretches)
+            first = len(memory.segments)
             memory.add(window, all_runs, pieces, vectors)
             end = to_seconds((window.start + window.region[1]) * FRAME)
             turns = online.turns(memory, first)
@@ -189,14 +189,14 @@ class BuiltInDiarizer:
 
 def diarize(memory: Memory, limits: SpeakerLimits) -> Diarization:
     """Return the turns of a recording."""
-    if not memory.stretches:
+    if not memory.segments:
         return Diarization(())
     parts = [vectors for vectors in memory.embeddings if len(vectors)]
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
     centres = np.array(memory.centres, np.int64)
     means = find_voices(memory, limits) if parts else np.zeros((1, 1), np.float32)
-    bounds, values, owners = score_steps(memory.stretches, centres, product(vectors, means.T))
-    labels = label_steps(memory.stretches, bounds, values, owners)
+    bounds, values, owners = score_steps(memory.segments, centres, product(vectors, means.T))
+    labels = label_steps(memory.segments, bounds, values, owners)
     found, exclusive = find_frames(memory, bounds, labels, rate_labels(values, labels))
     order = list(dict.fromkeys(span.speaker for span in found))
     names = {number: unnamed_speaker(rank) for rank, number in enumerate(order)}
@@ -231,7 +231,7 @@ class OnlineSpeakers:
 
         Args:
             memory: of the recording, with the window.
-            first: number of the first stretch of the window.
+            first: number of the first segment of the window.
         """
         vectors = memory.embeddings[-1]
         pieces = len(memory.centres)
@@ -239,13 +239,13 @@ class OnlineSpeakers:
             self._cluster(memory)
             self._enough = max(pieces + MORE, pieces * GROWTH)
         turns = []
-        for stretch in memory.stretches[first:]:
-            own = vectors[[piece - pieces + len(vectors) for piece in stretch.pieces]]
+        for segment in memory.segments[first:]:
+            own = vectors[[piece - pieces + len(vectors) for piece in segment.pieces]]
             if len(own):
                 total = own.sum(axis=0)
                 self._last = max(self._means, key=lambda name: float(self._means[name] @ total))
             name = unnamed_speaker(self._last)
-            turns.append(Turn(time_of(stretch.start), time_of(stretch.end), name, CONFIDENCE))
+            turns.append(Turn(time_of(segment.start), time_of(segment.end), name, CONFIDENCE))
         return tuple(turns)
 
     def _cluster(self, memory: Memory) -> None:

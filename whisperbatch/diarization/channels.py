@@ -220,7 +220,7 @@ class ChannelDiarizer:
             AudioError: all channels have the same sound.
             EngineError: the voice activity detection failed.
         """
-        memory = _Memory(self._options)
+        memory = _ChannelMemory(self._options)
         for samples, probabilities in self._frames(blocks):
             first = len(memory)
             memory.add(samples, probabilities)
@@ -249,7 +249,7 @@ class ChannelDiarizer:
             )
 
 
-class _Memory:
+class _ChannelMemory:
     """The levels and the speech probabilities of a recording: 1 MB for an hour of two channels."""
 
     def __init__(self, options: Options) -> None:
@@ -448,7 +448,7 @@ class SimultaneousSpeech:
         if not _may_overlap(smoothed):
             return [chunk]
         activity = remove_copies(self._find_activity(audio, smoothed), audio, smoothed)
-        window = _Window(first, audio, smoothed, activity)
+        window = _ChunkAudio(first, audio, smoothed, activity)
         if window.frames_together(chunk) < MIN_TOGETHER:
             return [chunk]
         parts = [
@@ -480,7 +480,7 @@ class SimultaneousSpeech:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Window:
+class _ChunkAudio:
     """The audio around a chunk.
 
     Attributes:

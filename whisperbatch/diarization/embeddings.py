@@ -1,6 +1,6 @@
 """The voices of a recording: pieces of speech with embeddings, and what is remembered of them.
 
-A piece is a short stretch of speech by one track.
+A piece is a short part of speech by one track.
 
     run      [=========== one track ==========]      (a run of a window)
     pieces   [--- 1.5 s ---]
@@ -10,7 +10,7 @@ A piece is a short stretch of speech by one track.
 Boundaries come from the tracks: no piece crosses a change of track. The identity comes from dense
 pieces: if a track joins two similar voices, its pieces still differ.
 
-A `Memory` collects stretches, pieces and tracks of a recording, but no audio.
+A `Memory` collects segments, pieces and tracks of a recording, but no audio.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Embeddings = npt.NDArray[np.float32]
 WORD: Final = 21  # frames, 0.35 s: in overlapping speech, the dominant track changes more slowly
 
 
-class EmbeddingNetwork(Protocol):
+class Embedder(Protocol):
     """Computes voice embeddings."""
 
     def __call__(self, features: Sequence[npt.NDArray[np.float32]], /) -> Embeddings:
@@ -46,7 +46,7 @@ class EmbeddingNetwork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a run.
+    """A part of a run.
 
     Attributes:
         run: number of the run in its window.
@@ -116,7 +116,7 @@ def frames_of(piece: Piece) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Stretch:
+class TrackSegment:
     """A run by one track, within the region of its window.
 
     Attributes:
@@ -124,7 +124,7 @@ class Stretch:
         end: the frame after the last.
         window: number of the window.
         track: number of the track in the window.
-        chain: number of the speech that continues over regions: stretches with the same number
+        chain: number of the speech that continues over regions: segments with the same number
             follow each other, and the tracks see no change of speaker.
         pieces: numbers of the pieces, in order.
         phrase: number of the part of the chain between two pauses.
@@ -169,17 +169,17 @@ class Memory:
     """The analysis of a recording up to a window: about 4 MB for each hour.
 
     Attributes:
-        stretches: runs by one track, in order.
+        segments: runs by one track, in order.
         embeddings: one array for each window, shape (pieces, n_dimensions).
         centres: middle of each piece, in frames of the recording.
         weights: length of each piece relative to a complete piece.
         overlaps: runs by two tracks.
         views: (first frame, codes) of each window; bit n of a code is set while track n is active.
-        chains: number of the last chain; see `Stretch`.
+        chains: number of the last chain; see `TrackSegment`.
         phrases: number of the last phrase.
     """
 
-    stretches: list[Stretch] = field(default_factory=list)
+    segments: list[TrackSegment] = field(default_factory=list)
     embeddings: list[Embeddings] = field(default_factory=list)
     centres: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
@@ -218,18 +218,18 @@ class Memory:
             self.phrases += not goes_on or (run.follows_pause and run.start >= low)
             numbers = [first_piece + n for n, piece in enumerate(pieces) if piece.run == index]
             track, chain, phrase = run.tracks[0], self.chains, self.phrases
-            self.stretches.append(Stretch(*bounds, number, track, chain, numbers, phrase))
+            self.segments.append(TrackSegment(*bounds, number, track, chain, numbers, phrase))
 
     def chain_of_pieces(self) -> npt.NDArray[np.int64]:
-        """Return the chain (see `Stretch`) of each piece, shape (pieces,); -1 for no stretch."""
+        """Return the chain (see `TrackSegment`) of each piece, shape (pieces,); -1 for none."""
         chains = np.full(len(self.centres), -1)
-        for stretch in self.stretches:
-            chains[stretch.pieces] = stretch.chain
+        for segment in self.segments:
+            chains[segment.pieces] = segment.chain
         return chains
 
     def _continues(self, run: Run, window: Window, number: int, low: int) -> bool:
-        """Return whether the run continues the last stretch, as one of the two windows sees it."""
-        if not self.stretches or self.stretches[-1].end != window.start + low:
+        """Return whether the run continues the last segment, as one of the two windows sees it."""
+        if not self.segments or self.segments[-1].end != window.start + low:
             return False
         if run.start < low:
             return True

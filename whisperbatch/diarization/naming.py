@@ -1,6 +1,6 @@
 """Known speakers: the names of speakers, by recordings of their voices.
 
-Which speaker of a recording has which name: best pairs first, each name once.
+The most similar voices get a name first, and each name belongs to one speaker at most:
 
 similarity     Ann   Bob
 SPEAKER_00     0.81  0.35      Ann
@@ -172,7 +172,7 @@ def voice_of(memory: Memory) -> Embedding:
             several voices.
     """
     parts = [vectors for vectors in memory.embeddings if len(vectors)]
-    seconds = sum(stretch.seconds for stretch in memory.stretches)
+    seconds = sum(segment.seconds for segment in memory.segments)
     if not parts or seconds < MIN_SPEECH:
         raise AudioError(
             f"has {seconds:.1f} s of speech; give at least {MIN_SPEECH:g} s of this voice, best 5 "

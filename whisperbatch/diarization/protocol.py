@@ -1,6 +1,6 @@
-"""The contract of diarizers: who speaks when in a stream of audio; and its check.
+"""The contract of diarizers: who speaks when in a stream of audio.
 
-A mistake in the caller's diarizer says so.
+What a diarizer yields is checked, so that the error of a caller's diarizer names the mistake.
 """
 
 import math

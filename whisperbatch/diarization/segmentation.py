@@ -59,7 +59,7 @@ Activity = npt.NDArray[np.bool_]
 """Who is active in each frame of a window: shape (`FRAMES`, `SPEAKERS`)."""
 
 
-class SegmentationNetwork(Protocol):
+class Segmenter(Protocol):
     """Finds the local speakers of windows."""
 
     def __call__(self, samples: Samples, /) -> npt.NDArray[np.float32]:
@@ -151,7 +151,7 @@ class _Scored:
 
 
 def find_windows(
-    blocks: Iterable[Samples], network: SegmentationNetwork, workers: int = 1
+    blocks: Iterable[Samples], network: Segmenter, workers: int = 1
 ) -> Generator[list[Window], None, None]:
     """Yield the windows of a recording in order, several at a time. The last is padded with zeros.
 
@@ -184,7 +184,7 @@ def find_windows(
         yield [_build_window(near[number], near) for number in range(-waiting, 0)]
 
 
-def _score(network: SegmentationNetwork, batch: _Batch) -> list[_Scored]:
+def _score(network: Segmenter, batch: _Batch) -> list[_Scored]:
     """Return the results of a call of the network."""
     result = []
     for number, scores in enumerate(network(batch.samples)):

@@ -1,11 +1,11 @@
 """The turns of a recording: boundaries from the tracks, identity from the voices.
 
-A step is at most 0.1 s of a run by one track. Its scores are the similarities of the pieces around
-the step and the mean voice of each speaker. For short runs, whose embeddings are unreliable, the
-other pieces of the same track count, too. The most probable sequence of speakers (Viterbi) balances
-the scores and the number of changes within chains of runs. Between chains, a change costs nothing:
-the tracks of the network have seen a boundary. Costs of the same speaker in two tracks, and of two
-speakers in one track, made the results worse.
+Each step of the recording gets a speaker. A step is at most 0.1 s of a run by one track. Its scores
+are the similarities of the pieces around the step and the mean voice of each speaker. For short
+runs, whose embeddings are unreliable, the other pieces of the same track count, too. The most
+probable sequence of speakers (Viterbi) balances the scores and the number of changes within chains
+of runs. Between chains, a change costs nothing: the tracks of the network have seen a boundary.
+Costs of the same speaker in two tracks, and of two speakers in one track, made the results worse.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.diarization.embeddings import Memory, Overlap, Stretch
+from whisperbatch.diarization.embeddings import Memory, Overlap, TrackSegment
 from whisperbatch.diarization.segmentation import FIRST_SAMPLE, FRAME, SPEAKERS
 from whisperbatch.types import SAMPLING_RATE, Turn, to_seconds
 
@@ -50,10 +50,10 @@ class _Speech:
     pieces: list[int] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, stretch: Stretch) -> None:
-        """Add the next stretch."""
-        self.pieces += stretch.pieces
-        self.seconds += stretch.seconds
+    def add(self, segment: TrackSegment) -> None:
+        """Add the next segment."""
+        self.pieces += segment.pieces
+        self.seconds += segment.seconds
 
     @property
     def trust(self) -> float:
@@ -62,36 +62,36 @@ class _Speech:
 
 
 def score_steps(
-    stretches: Sequence[Stretch], centres: npt.NDArray[np.int64], scores: Scores
+    segments: Sequence[TrackSegment], centres: npt.NDArray[np.int64], scores: Scores
 ) -> tuple[npt.NDArray[np.int64], Scores, npt.NDArray[np.int64]]:
-    """Return the steps: their frames (start, end), scores of the speakers, and stretches.
+    """Return the steps: their frames (start, end), scores of the speakers, and segments.
 
     Args:
-        stretches: in order of time.
+        segments: in order of time.
         centres: middle of each piece in frames of the recording.
         scores: cosine similarity of each piece and each speaker, shape (pieces, speakers).
     """
     chains: dict[int, _Speech] = {}
     phrases: dict[int, _Speech] = {}
     tracks: dict[tuple[int, int], list[int]] = {}
-    for stretch in stretches:
-        chains.setdefault(stretch.chain, _Speech()).add(stretch)
-        phrases.setdefault(stretch.phrase, _Speech()).add(stretch)
-        tracks.setdefault((stretch.window, stretch.track), []).extend(stretch.pieces)
+    for segment in segments:
+        chains.setdefault(segment.chain, _Speech()).add(segment)
+        phrases.setdefault(segment.phrase, _Speech()).add(segment)
+        tracks.setdefault((segment.window, segment.track), []).extend(segment.pieces)
     bounds, values, owners = [], [], []
-    for number, stretch in enumerate(stretches):
-        edges = list(range(stretch.start, stretch.end, STEP_FRAMES))
-        middles = np.array([min(e + STEP_FRAMES, stretch.end) + e for e in edges]) / 2
-        chain, phrase = chains[stretch.chain], phrases[stretch.phrase]
+    for number, segment in enumerate(segments):
+        edges = list(range(segment.start, segment.end, STEP_FRAMES))
+        middles = np.array([min(e + STEP_FRAMES, segment.end) + e for e in edges]) / 2
+        chain, phrase = chains[segment.chain], phrases[segment.phrase]
         own = _interpolated(chain.pieces, middles, centres, scores)
-        track = tracks[stretch.window, stretch.track]
+        track = tracks[segment.window, segment.track]
         if chain.trust < 1 and track:
             own = chain.trust * own + (1 - chain.trust) * scores[track].mean(axis=0)
         if 0 < len(phrase.pieces) < len(chain.pieces):
             spoken = _interpolated(phrase.pieces, middles, centres, scores)
             own = phrase.trust * spoken + (1 - phrase.trust) * own
         values.append(own)
-        bounds += [(e, min(e + STEP_FRAMES, stretch.end)) for e in edges]
+        bounds += [(e, min(e + STEP_FRAMES, segment.end)) for e in edges]
         owners += [number] * len(edges)
     return np.array(bounds), np.concatenate(values).astype(np.float32), np.array(owners)
 
@@ -112,7 +112,7 @@ def _interpolated(
 
 
 def label_steps(
-    stretches: Sequence[Stretch],
+    segments: Sequence[TrackSegment],
     bounds: npt.NDArray[np.int64],
     values: Scores,
     owners: npt.NDArray[np.int64],
@@ -120,17 +120,17 @@ def label_steps(
     """Return the speaker of each step: the sequence with the highest score (Viterbi).
 
     Args:
-        stretches: in order of time.
+        segments: in order of time.
         bounds: first frame of each step, and the frame after the last; shape (steps, 2).
         values: scores, shape (steps, speakers).
-        owners: number of the stretch of each step, shape (steps,).
+        owners: number of the segment of each step, shape (steps,).
     """
     n_steps, n_speakers = values.shape
     if n_speakers == 1:
         return np.zeros(n_steps, np.int64)
     seconds = (bounds[:, 1] - bounds[:, 0]) * FRAME / SAMPLING_RATE
     gains = values * seconds[:, None]
-    chains = np.array([stretches[owner].chain for owner in owners.tolist()])
+    chains = np.array([segments[owner].chain for owner in owners.tolist()])
     costs = np.where(np.diff(chains, prepend=chains[0]) == 0, CHANGE, 0.0)
     total = gains[0].astype(np.float64)
     origins = np.empty((n_steps, n_speakers), np.int64)

@@ -3,12 +3,14 @@
 TaskActor           rows of tasks        loads the model; results go to the work folder of the plan
 RecordingActor      rows of recordings   loads the model; results are only in the output
 stored_tables       rows of tasks        reads results that exist; needs no model
+
+The rows of the result: one for each span of a plan, or for each recording of a dataset.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
@@ -16,13 +18,17 @@ from whisperbatch import OptionError, Options, Transcriber, load
 from whisperbatch.addresses import without_secrets
 from whisperbatch.jobs import (
     Header,
+    Recording,
     RecordingWorker,
+    SpanOutcome,
     TaskWorker,
     load_model,
     read_outcomes,
     task_from_line,
 )
-from whisperbatch.ray.rows import recording_row, span_row, table
+from whisperbatch.types import Segment, to_values
+
+_TYPES: Final = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 
 GROUP: Final = "ray"
 """The group of the leases: Ray gives a task to one actor, and to another after the first died."""
@@ -33,6 +39,67 @@ TASK: Final = "task"
 
 URI: Final = "uri"
 """The column with the path or URL of a recording."""
+
+
+def arrow_type(hint: Any) -> pa.DataType:  # noqa: ANN401 - a type, or a form of `typing`
+    """Return Arrow's type for a dataclass, a tuple of one type, or a plain type, or None."""
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return pa.struct([(field.name, arrow_type(hints[field.name])) for field in fields(hint)])
+    if inner := [each for each in get_args(hint) if each not in (type(None), Ellipsis)]:
+        found = arrow_type(inner[0])
+        return pa.list_(found) if get_origin(hint) is tuple else found
+    return _TYPES[hint]
+
+
+SCHEMA: Final = pa.schema(
+    {
+        "id": pa.string(),
+        "uri": pa.string(),
+        "start": pa.float64(),
+        "end": pa.float64(),
+        "text": pa.string(),
+        "segments": pa.list_(arrow_type(Segment)),
+        "language": pa.string(),
+        "error": pa.string(),
+    }.items()
+)
+"""Arrow cannot infer these types from rows without segments, words or errors."""
+
+
+def span_row(outcome: SpanOutcome) -> dict[str, Any]:
+    """Return the row of a span of a plan."""
+    return {**_row(outcome), "start": outcome.start, "end": outcome.end}
+
+
+def recording_row(outcome: SpanOutcome) -> dict[str, Any]:
+    """Return the row of a whole recording, whose duration is known after it was read."""
+    end = outcome.end if outcome.transcript else None
+    return {**_row(outcome), "start": 0.0, "end": end}
+
+
+def unreadable_row(recording: Recording) -> dict[str, Any]:
+    """Return the row of a recording that could not be probed when the plan was made."""
+    failure = recording.failure
+    error = failure and f"{failure.kind}: {failure.message}"
+    return {"id": recording.id, "uri": recording.name, "error": error}
+
+
+def table(*rows: Mapping[str, Any]) -> pa.Table:
+    """Return rows as a table; values that are missing are null."""
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def _row(outcome: SpanOutcome) -> dict[str, Any]:
+    transcript, failure = outcome.transcript, outcome.failure
+    return {
+        "id": outcome.span.id,
+        "uri": outcome.span.name,
+        "text": transcript and transcript.text,
+        "segments": transcript and to_values(transcript.segments),
+        "language": transcript and transcript.language,
+        "error": failure and f"{failure.kind}: {failure.message}",
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def window(*stretches: tuple[int, int, Sequence[int]], number: int = 0, end: int
 def timeline(memory: Memory, frames: int) -> list[int]:
     """Return how many stretches and overlaps of the memory contain each frame."""
     counts = np.zeros(frames, np.int64)
-    for stretch in memory.stretches:
+    for stretch in memory.segments:
         counts[stretch.start : stretch.end] += 1
     for overlap in memory.overlaps:
         counts[overlap.start : overlap.end] += 1

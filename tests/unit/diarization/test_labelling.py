@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whisperbatch.diarization.embeddings import Stretch
+from whisperbatch.diarization.embeddings import TrackSegment
 from whisperbatch.diarization.segmentation import FRAME
 from whisperbatch.diarization.turns import (
     CHANGE,
@@ -26,26 +26,28 @@ def scores(*rows: tuple[float, ...]) -> Scores:
     return np.array(rows, np.float32)
 
 
-def steps_of(stretches: list[Stretch], centres: list[int], values: Scores) -> tuple[Scores, ...]:
-    bounds, found, owners = score_steps(stretches, np.array(centres, np.int64), values)
+def steps_of(
+    segments: list[TrackSegment], centres: list[int], values: Scores
+) -> tuple[Scores, ...]:
+    bounds, found, owners = score_steps(segments, np.array(centres, np.int64), values)
     return bounds, found, owners  # type: ignore[return-value]
 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 50)), min_size=1, max_size=8))
-def test_steps_cover_each_stretch_once(drawn: list[tuple[int, int]]) -> None:
-    stretches, at = [], 0
+def test_steps_cover_each_segment_once(drawn: list[tuple[int, int]]) -> None:
+    segments, at = [], 0
     for number, (gap, length) in enumerate(drawn):
-        stretches.append(Stretch(at + gap, at + gap + length, 0, 0, number))
+        segments.append(TrackSegment(at + gap, at + gap + length, 0, 0, number))
         at += gap + length
     bounds, values, owners = score_steps(
-        stretches, np.zeros(0, np.int64), np.zeros((0, 2), np.float32)
+        segments, np.zeros(0, np.int64), np.zeros((0, 2), np.float32)
     )
     assert len(bounds) == len(values) == len(owners)
-    for number, stretch in enumerate(stretches):
+    for number, segment in enumerate(segments):
         own = bounds[owners == number]
-        assert own[0, 0] == stretch.start
-        assert own[-1, 1] == stretch.end
+        assert own[0, 0] == segment.start
+        assert own[-1, 1] == segment.end
         assert own[1:, 0].tolist() == own[:-1, 1].tolist()
         lengths = own[:, 1] - own[:, 0]
         assert (lengths[:-1] == STEP_FRAMES).all()
@@ -53,7 +55,7 @@ def test_steps_cover_each_stretch_once(drawn: list[tuple[int, int]]) -> None:
 
 
 def test_scores_are_interpolated_between_the_middles_of_pieces() -> None:
-    long = Stretch(0, 4 * SECOND, 0, 0, 1, [0, 1])
+    long = TrackSegment(0, 4 * SECOND, 0, 0, 1, [0, 1])
     bounds, values, _ = steps_of(
         [long], [SECOND, 3 * SECOND], scores((1.0, 0.0, 0.2), (0.0, 1.0, 0.2))
     )
@@ -65,11 +67,11 @@ def test_scores_are_interpolated_between_the_middles_of_pieces() -> None:
 
 def test_a_short_run_also_trusts_its_track() -> None:
     """The longer the run, the less."""
-    first = Stretch(0, 3 * SECOND, 0, 1, 1, [0])
+    first = TrackSegment(0, 3 * SECOND, 0, 1, 1, [0])
     firsts = []
     for seconds in (0.3, 0.6, 1.6):
         end = 4 * SECOND + round(seconds * SECOND)
-        second = Stretch(4 * SECOND, end, 0, 1, 2, [1])
+        second = TrackSegment(4 * SECOND, end, 0, 1, 2, [1])
         _, values, owners = steps_of(
             [first, second], [SECOND, 4 * SECOND], scores((0.8, 0.2), (0.2, 0.8))
         )
@@ -85,9 +87,9 @@ def test_a_phrase_between_pauses_has_the_scores_of_its_own_pieces() -> None:
     for seconds in (0.4, 1.0):
         middle = 3 * SECOND + round(seconds * SECOND)
         parts = [
-            Stretch(0, 3 * SECOND, 0, 0, 1, [0], 1),
-            Stretch(3 * SECOND, middle, 0, 0, 1, [1], 2),
-            Stretch(middle, middle + 3 * SECOND, 0, 0, 1, [2], 3),
+            TrackSegment(0, 3 * SECOND, 0, 0, 1, [0], 1),
+            TrackSegment(3 * SECOND, middle, 0, 0, 1, [1], 2),
+            TrackSegment(middle, middle + 3 * SECOND, 0, 0, 1, [2], 3),
         ]
         centres = [3 * SECOND // 2, 3 * SECOND + 10, middle + 3 * SECOND // 2]
         _, values, owners = steps_of(parts, centres, scores((0.8, 0.2), (0.2, 0.8), (0.8, 0.2)))
@@ -98,32 +100,32 @@ def test_a_phrase_between_pauses_has_the_scores_of_its_own_pieces() -> None:
 
 
 def test_a_run_without_pieces_has_the_speaker_of_its_track() -> None:
-    first = Stretch(0, 3 * SECOND, 0, 1, 1, [0])
-    other = Stretch(3 * SECOND, 6 * SECOND, 0, 2, 2, [1])
-    short = Stretch(6 * SECOND, 6 * SECOND + 10, 0, 1, 3)
-    stretches = [first, other, short]
+    first = TrackSegment(0, 3 * SECOND, 0, 1, 1, [0])
+    other = TrackSegment(3 * SECOND, 6 * SECOND, 0, 2, 2, [1])
+    short = TrackSegment(6 * SECOND, 6 * SECOND + 10, 0, 1, 3)
+    segments = [first, other, short]
     bounds, values, owners = steps_of(
-        stretches, [SECOND, 4 * SECOND], scores((0.8, 0.2), (0.3, 0.7))
+        segments, [SECOND, 4 * SECOND], scores((0.8, 0.2), (0.3, 0.7))
     )
-    labels = label_steps(stretches, bounds, values, owners)  # type: ignore[arg-type]
+    labels = label_steps(segments, bounds, values, owners)  # type: ignore[arg-type]
     assert [set(labels[owners == number].tolist()) for number in range(3)] == [{0}, {1}, {0}]
 
 
 def test_a_track_of_another_window_is_another_track() -> None:
-    first = Stretch(0, 3 * SECOND, 0, 1, 1, [0])
-    short = Stretch(6 * SECOND, 6 * SECOND + 10, 1, 1, 3)
+    first = TrackSegment(0, 3 * SECOND, 0, 1, 1, [0])
+    short = TrackSegment(6 * SECOND, 6 * SECOND + 10, 1, 1, 3)
     _, values, owners = steps_of([first, short], [SECOND], scores((0.8, 0.2)))
     assert (values[owners == 1] == 0).all()
 
 
 def labels_of(values: Scores, chains: list[int], length: int = STEP_FRAMES) -> list[int]:
-    """Return the speakers of steps; consecutive steps of one chain are one stretch."""
-    stretches = [
-        Stretch(number * length, (number + 1) * length, 0, 0, chain)
+    """Return the speakers of steps; consecutive steps of one chain are one segment."""
+    segments = [
+        TrackSegment(number * length, (number + 1) * length, 0, 0, chain)
         for number, chain in enumerate(chains)
     ]
-    bounds = np.array([(s.start, s.end) for s in stretches])
-    result: list[int] = label_steps(stretches, bounds, values, np.arange(len(chains))).tolist()
+    bounds = np.array([(s.start, s.end) for s in segments])
+    result: list[int] = label_steps(segments, bounds, values, np.arange(len(chains))).tolist()
     return result
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.diarization.synthetic import Floats, embeddings, voices
 from whisperbatch.diarization.builtin import OnlineSpeakers
-from whisperbatch.diarization.embeddings import Memory, Stretch
+from whisperbatch.diarization.embeddings import Memory, TrackSegment
 from whisperbatch.diarization.protocol import SpeakerLimits
 from whisperbatch.diarization.turns import time_of
 
@@ -19,11 +19,11 @@ A, B, C = 0, 1, 2
 
 def add(memory: Memory, vectors: Floats) -> int:
     """Add a window with one stretch for each embedding; return the number of the first."""
-    first = len(memory.stretches)
+    first = len(memory.segments)
     for _ in vectors:
-        start, piece = len(memory.stretches) * PIECE, len(memory.centres)
-        number = len(memory.stretches)
-        memory.stretches.append(Stretch(start, start + PIECE, 0, 0, number, [piece]))
+        start, piece = len(memory.segments) * PIECE, len(memory.centres)
+        number = len(memory.segments)
+        memory.segments.append(TrackSegment(start, start + PIECE, 0, 0, number, [piece]))
         memory.centres.append(start + PIECE // 2)
         memory.weights.append(1.0)
     memory.embeddings.append(vectors)
@@ -39,7 +39,7 @@ def names_of(
     windows = (vectors[start : start + in_window] for start in range(0, len(who), in_window))
     turns = [turn for window in windows for turn in online.turns(memory, add(memory, window))]
     assert [(t.start, t.end) for t in turns] == [
-        (time_of(s.start), time_of(s.end)) for s in memory.stretches
+        (time_of(s.start), time_of(s.end)) for s in memory.segments
     ]
     return [turn.speaker for turn in turns]
 
@@ -111,7 +111,7 @@ def test_a_run_without_embeddings_has_the_speaker_before() -> None:
     vectors = embeddings(voices(2), [A] * 20 + [B] * 20)
     online.turns(memory, add(memory, vectors))
     first = add(memory, embeddings(voices(2), [B], seed=2))
-    memory.stretches.append(Stretch(4000, 4010, 0, 0, 99))
+    memory.segments.append(TrackSegment(4000, 4010, 0, 0, 99))
     known, unknown = online.turns(memory, first)
     assert known.speaker == unknown.speaker == "SPEAKER_01"
 
@@ -120,7 +120,7 @@ def test_a_run_without_embeddings_has_the_speaker_before() -> None:
 def test_without_any_embedding_there_is_one_name(maximum: int | None) -> None:
     """`num_speakers=1` computes no embeddings."""
     online, memory = OnlineSpeakers(SpeakerLimits(1, maximum)), Memory()
-    memory.stretches.append(Stretch(10, 20, 0, 0, 1))
+    memory.segments.append(TrackSegment(10, 20, 0, 0, 1))
     memory.embeddings.append(np.empty((0, 1), np.float32))
     (turn,) = online.turns(memory, 0)
     assert turn.speaker == "SPEAKER_00"

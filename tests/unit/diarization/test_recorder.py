@@ -36,7 +36,7 @@ def remembered(*all_windows: Window) -> Memory:
 
 
 def chains(memory: Memory) -> list[int]:
-    return [stretch.chain for stretch in memory.stretches]
+    return [stretch.chain for stretch in memory.segments]
 
 
 @settings(max_examples=60)
@@ -59,7 +59,7 @@ def test_each_frame_of_speech_is_remembered_once(drawn: list[list[tuple[int, int
         low, high = each.region
         expected[each.start + low : each.start + high] = each.activity[low:high].any(axis=1)
     assert timeline(memory, len(expected)) == expected.tolist()
-    assert memory.stretches == sorted(memory.stretches, key=lambda stretch: stretch.start)
+    assert memory.segments == sorted(memory.segments, key=lambda stretch: stretch.start)
 
 
 def test_stretches_have_the_pieces_of_their_run() -> None:
@@ -68,18 +68,18 @@ def test_stretches_have_the_pieces_of_their_run() -> None:
     )
     vectors = np.concatenate(memory.embeddings)
     assert len(memory.centres) == len(memory.weights) == len(vectors)
-    for stretch in memory.stretches:
+    for stretch in memory.segments:
         assert stretch.pieces
         for piece in stretch.pieces:
             assert stretch.start <= memory.centres[piece] < stretch.end
             assert vectors[piece, 0] == stretch.window
-    pieces = [piece for stretch in memory.stretches for piece in stretch.pieces]
+    pieces = [piece for stretch in memory.segments for piece in stretch.pieces]
     assert pieces == list(range(len(vectors)))
 
 
 def test_overlapping_speech_is_no_stretch() -> None:
     memory = remembered(window((20, 100, [0]), (80, 140, [2])))
-    assert [(s.start, s.end, s.track) for s in memory.stretches] == [(20, 80, 0), (100, 140, 2)]
+    assert [(s.start, s.end, s.track) for s in memory.segments] == [(20, 80, 0), (100, 140, 2)]
     assert memory.overlaps == [Overlap(80, 100, 0, (0, 2), ((80, 100, 0),))]
     assert len(set(chains(memory))) == 2
 
@@ -101,7 +101,7 @@ def test_speech_continues_over_the_edge_of_a_region() -> None:
     """The tracks of two windows have different numbers."""
     first, last = EDGE - 42, EDGE + 54
     whole = remembered(window((first, FRAMES, [0])), window((0, last - HOP, [2]), number=1))
-    assert [(s.start, s.end) for s in whole.stretches] == [(first, EDGE), (EDGE, last)]
+    assert [(s.start, s.end) for s in whole.segments] == [(first, EDGE), (EDGE, last)]
     assert len(set(chains(whole))) == 1
 
 
@@ -130,8 +130,8 @@ def test_a_pause_begins_a_phrase_of_the_same_chain() -> None:
     each.samples[:] = np.random.default_rng(0).standard_normal(WINDOW_SAMPLES)
     each.samples[FIRST_SAMPLE + 100 * FRAME : FIRST_SAMPLE + 120 * FRAME] = 0
     memory = remembered(each)
-    assert [(s.start, s.end) for s in memory.stretches] == [(20, 110), (110, 190)]
-    first, second = memory.stretches
+    assert [(s.start, s.end) for s in memory.segments] == [(20, 110), (110, 190)]
+    first, second = memory.segments
     assert (first.chain, first.track) == (second.chain, second.track)
     assert second.phrase == first.phrase + 1
     assert first.pieces
@@ -145,7 +145,7 @@ def test_no_audio_is_kept() -> None:
     memory = remembered(each)
     del each
     gc.collect()
-    assert memory.stretches
+    assert memory.segments
     assert audio() is None
 
 

@@ -30,8 +30,8 @@ def both(who: dict[int, int], each: Window) -> tuple[list[SpeakerFrames], list[S
     """Return the spans and the exclusive spans of a window whose tracks have these speakers."""
     memory = Memory()
     memory.add(each, find_runs(each), [], np.zeros((0, 1), np.float32))
-    bounds = np.array([(s.start, s.end) for s in memory.stretches]).reshape(-1, 2)
-    labels = np.array([who[s.track] for s in memory.stretches], np.int64)
+    bounds = np.array([(s.start, s.end) for s in memory.segments]).reshape(-1, 2)
+    labels = np.array([who[s.track] for s in memory.segments], np.int64)
     return find_frames(memory, bounds, labels, np.full(len(labels), 0.9, np.float32))
 
 
@@ -85,7 +85,7 @@ def test_the_near_speech_of_a_track_decides() -> None:
     each = window((0, 60, [0]), (300, 340, [0]), (330, 400, [1]))
     memory = Memory()
     memory.add(each, find_runs(each), [], np.zeros((0, 1), np.float32))
-    bounds = np.array([(s.start, s.end) for s in memory.stretches])
+    bounds = np.array([(s.start, s.end) for s in memory.segments])
     result, _ = find_frames(memory, bounds, np.array([0, 1, 2]), np.ones(3, np.float32))
     assert [s.speaker for s in result if (s.start, s.end) == (330, 340)] == [1, 2]
 

@@ -139,7 +139,7 @@ def test_errors_of_stores_show_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_rows_of_ray_show_no_secret(url: str) -> None:
     pytest.importorskip("pyarrow")
-    from whisperbatch.ray.rows import recording_row, span_row  # noqa: PLC0415 - needs pyarrow
+    from whisperbatch.ray.actors import recording_row, span_row  # noqa: PLC0415 - needs pyarrow
 
     outcome = SpanOutcome(
         jobs.PlannedSpan("1", "1", url, "", 0, None, 3.0), None, Failure("audio", "no")

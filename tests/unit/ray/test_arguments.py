@@ -1,7 +1,6 @@
 """Wrong arguments fail before Ray starts; only the last test needs packages of Ray."""
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,10 +9,9 @@ import pytest
 
 from tests.unit.fakes import write_noise
 from tests.unit.jobs.planned_jobs import write_plan
-from whisperbatch import MissingExtraError, OptionError, Options, Segment, Word
+from whisperbatch import MissingExtraError, OptionError, Options
 from whisperbatch.ray import transcribe
-from whisperbatch.ray.datasets import tasks_per_call
-from whisperbatch.ray.pools import Pool
+from whisperbatch.ray.datasets import Pool, tasks_per_call
 
 
 class FakeDataset:
@@ -133,12 +131,3 @@ def test_a_small_plan_has_work_for_several_actors(
     tasks: int, *, with_gpu: bool, expected: int
 ) -> None:
     assert tasks_per_call(tasks, with_gpu=with_gpu) == expected
-
-
-@pytest.mark.ray
-def test_the_columns_are_the_attributes() -> None:
-    pytest.importorskip("pyarrow")
-    from whisperbatch.ray.rows import SEGMENT, WORD  # noqa: PLC0415 - needs pyarrow
-
-    for type_, cls in ((SEGMENT, Segment), (WORD, Word)):
-        assert [field.name for field in type_] == [field.name for field in fields(cls)]

@@ -49,6 +49,16 @@ def test_a_full_stop_of_an_abbreviation_ends_no_sentence(text: str) -> None:
     assert texts(evenly(text)) == [text]
 
 
+def test_full_stops_are_read_as_in_sentences() -> None:
+    """`text.sentences` knows the abbreviations and ordinals of each language."""
+    [whole] = divide_phrases(evenly("Am 3. Mai kam Hr. Maier."), SPEECH, "de")
+    assert whole.text == "Am 3. Mai kam Hr. Maier."
+    assert texts(evenly("It was Room No. 5 then. He left.")) == [
+        "It was Room No. 5 then.",
+        "He left.",
+    ]
+
+
 def test_closing_marks_belong_to_their_sentence() -> None:
     assert texts(evenly('He said "no." (Really?) Yes.')) == ['He said "no."', "(Really?)", "Yes."]
 
