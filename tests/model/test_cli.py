@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import recordings
 from tests.model.command_line import FAST, command, run, run_here, write_media
-from whisperbatch.vad.silero import find_weights
+from whisperbatch.vad.weights import find_weights
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

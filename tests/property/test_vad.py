@@ -17,7 +17,7 @@ from whisperbatch.chunking.merge import chunks
 from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
 from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan
-from whisperbatch.vad import silero
+from whisperbatch.vad import weights
 from whisperbatch.vad.framing import BLOCK, FRAME, reblock
 from whisperbatch.vad.silero import SileroVad
 
@@ -118,8 +118,8 @@ def test_spans_and_chunks_do_not_depend_on_the_block_size(
 def test_probabilities_equal_those_of_faster_whisper(
     samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages = [(name, file) for name, file in silero.WEIGHTS if name.startswith("faster")]
-    monkeypatch.setattr(silero, "WEIGHTS", packages)
+    packages = [(name, file) for name, file in weights.WEIGHTS if name.startswith("faster")]
+    monkeypatch.setattr(weights, "WEIGHTS", packages)
     probabilities = joined_probabilities(SileroVad()([samples]))
     # faster-whisper overwrites the last 64 samples with zeros: append a VAD frame of zeros.
     padded = np.pad(samples, (0, -len(samples) % FRAME + FRAME))

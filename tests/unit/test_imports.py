@@ -14,6 +14,7 @@ PACKAGE: Final = ROOT / "whisperbatch"
 
 ALLOWED: Final = {
     "addresses": set[str](),
+    "limits": set[str](),
     "errors": {"addresses"},
     "dependencies": set[str](),
     "boundary": {"addresses", "dependencies", "errors"},
@@ -22,8 +23,8 @@ ALLOWED: Final = {
     "runtimes": {"errors", "machine", "models", "telemetry", "threads"},
     "text": {"addresses", "errors"},
     "models": {"addresses", "boundary", "dependencies", "errors", "text"},
-    "options": {"errors", "text", "types"},
-    "types": {"errors", "text"},
+    "options": {"errors", "limits", "text", "types"},
+    "types": {"errors", "limits", "text"},
     "protocols": {"options", "types"},
     "recording": {"types"},
     "rows": {"errors", "features", "protocols", "recording", "types"},
@@ -110,7 +111,7 @@ ALLOWED: Final = {
     "writers": {"addresses", "errors", "options", "text", "types"},
     "jobs": {
         "threads",
-        *("addresses", "audio", "boundary", "engines", "errors", "loading", "models"),
+        *("addresses", "audio", "boundary", "engines", "errors", "limits", "loading", "models"),
         "options",
         *(
             "prefetch",
@@ -134,7 +135,7 @@ The `PROGRAMS` have a rule below.
 PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
-    *("addresses", "boundary", "dependencies"),
+    *("addresses", "boundary", "dependencies", "limits"),
     *("apart", "audio", "errors", "engines.devices", "engines.keywords"),
     *("engines.memory", "runtimes.openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),

@@ -13,9 +13,9 @@ from dataclasses import fields
 from typing import Any, Final, TypeAlias, cast
 
 from whisperbatch.errors import OptionError
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.text.language_names import check_language
 from whisperbatch.text.messages import shown
-from whisperbatch.types import MAX_DURATION
 
 NESTED: Final = 2  # levels of tuples: clip_timestamps is a tuple of pairs
 MIN_CLIP: Final = 0.01  # seconds: one feature frame; the encoder sees nothing of a shorter clip

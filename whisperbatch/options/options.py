@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from whisperbatch.errors import OptionError
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields
 from whisperbatch.options.speakers import (
@@ -30,7 +31,6 @@ from whisperbatch.options.speakers import (
 from whisperbatch.options.texts import accepts_none, without_none
 from whisperbatch.text.language_names import given_language
 from whisperbatch.text.messages import shown
-from whisperbatch.types import MAX_DURATION
 
 DEFAULT_BATCH_SIZE: Final = 8
 """The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines

@@ -22,7 +22,6 @@ from whisperbatch.types.audio import (
 )
 from whisperbatch.types.sections import (
     CHUNK_RULES,
-    MAX_DURATION,
     SAMPLING_RATE,
     SEARCH,
     SECTION,
@@ -58,7 +57,6 @@ from whisperbatch.types.transcript import (
 __all__ = [
     "CHUNK_RULES",
     "HOP",
-    "MAX_DURATION",
     "SAMPLING_RATE",
     "SEARCH",
     "SECTION",

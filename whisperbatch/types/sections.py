@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final
 
 SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
-MAX_DURATION: Final = 1e9  # seconds that users give or files contain: 30 years
 
 
 def to_samples(seconds: float) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar, get_args, get_origin,
 import numpy as np
 
 from whisperbatch.errors import OptionError
-from whisperbatch.types.sections import MAX_DURATION
+from whisperbatch.limits import MAX_DURATION
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.vad.levels import CalibratedVad, GainControlledVad
 from whisperbatch.vad.no_vad import NoVad
-from whisperbatch.vad.silero import vad_fingerprint
 from whisperbatch.vad.steady_sound import CleanedVad
+from whisperbatch.vad.weights import vad_fingerprint
 
 __all__ = ["NoVad", "open_vad", "vad_fingerprint"]
 

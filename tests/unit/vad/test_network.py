@@ -8,7 +8,8 @@ import onnxruntime
 import pytest
 
 from whisperbatch.vad.framing import FRAME
-from whisperbatch.vad.silero import CELLS, CONTEXT, find_weights, network_with_products
+from whisperbatch.vad.silero import CELLS, CONTEXT, network_with_products
+from whisperbatch.vad.weights import find_weights
 
 Session: TypeAlias = onnxruntime.InferenceSession
 

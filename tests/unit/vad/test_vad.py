@@ -11,9 +11,10 @@ import pytest
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Options
 from whisperbatch.types import Samples, SpeechFrames
-from whisperbatch.vad import NoVad, open_vad, silero, vad_fingerprint
+from whisperbatch.vad import NoVad, open_vad, silero, vad_fingerprint, weights
 from whisperbatch.vad.levels import CalibratedVad
-from whisperbatch.vad.silero import SileroVad, find_weights
+from whisperbatch.vad.silero import SileroVad
+from whisperbatch.vad.weights import find_weights
 
 
 def test_options_select_the_vad() -> None:
@@ -31,7 +32,7 @@ def test_the_first_installed_package_is_used(
     (tmp_path / "late_vad" / "net.onnx").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     packages = ("no_such_vad", "early_vad", "late_vad")
-    monkeypatch.setattr(silero, "WEIGHTS", [(package, "net.onnx") for package in packages])
+    monkeypatch.setattr(weights, "WEIGHTS", [(package, "net.onnx") for package in packages])
     assert find_weights() == tmp_path / "late_vad" / "net.onnx"
     (tmp_path / "early_vad" / "net.onnx").touch()
     assert find_weights() == tmp_path / "early_vad" / "net.onnx"
@@ -49,8 +50,8 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_bytes(b"weights")
     known = {("net_vad", "1"): hashlib.sha256(b"weights").hexdigest()}
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(silero, "WEIGHTS", [("net_vad", "net.onnx")])
-    monkeypatch.setattr(silero, "DIGESTS", known)
+    monkeypatch.setattr(weights, "WEIGHTS", [("net_vad", "net.onnx")])
+    monkeypatch.setattr(weights, "DIGESTS", known)
     return path
 
 
@@ -83,7 +84,7 @@ def test_unknown_weights_give_one_warning(
 
 
 def test_the_installed_weights_are_known(caplog: pytest.LogCaptureFixture) -> None:
-    assert hashlib.sha256(find_weights().read_bytes()).hexdigest() in silero.DIGESTS.values()
+    assert hashlib.sha256(find_weights().read_bytes()).hexdigest() in weights.DIGESTS.values()
     assert not caplog.text
 
 
@@ -91,7 +92,7 @@ def test_the_fingerprint_records_which_weights_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "net.onnx"
-    monkeypatch.setattr(silero, "find_weights", lambda: path)
+    monkeypatch.setattr(weights, "find_weights", lambda: path)
     fingerprints = set[str]()
     for content in (b"weights of one package", b"weights of another", b"weights of another"):
         path.write_bytes(content)
@@ -105,7 +106,7 @@ def test_the_fingerprint_records_which_weights_run(
 
 
 def test_missing_weights_name_what_to_reinstall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silero, "WEIGHTS", [("no_such_vad", "a"), ("faster_whisper", "no/such")])
+    monkeypatch.setattr(weights, "WEIGHTS", [("no_such_vad", "a"), ("faster_whisper", "no/such")])
     with pytest.raises(ModelError, match="reinstall no_such_vad or faster_whisper"):
         SileroVad()
 

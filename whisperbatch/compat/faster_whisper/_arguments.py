@@ -19,6 +19,7 @@ from whisperbatch.compat.faster_whisper._values import (
 )
 from whisperbatch.compat.faster_whisper.vad import vad_keywords
 from whisperbatch.errors import OptionError
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import (
     DETECTION_OPTIONS,
     MAX_TEMPERATURE,
@@ -34,7 +35,7 @@ from whisperbatch.options import (
     resolve,
 )
 from whisperbatch.text import given_language, shown
-from whisperbatch.types import MAX_DURATION, WINDOW, to_seconds
+from whisperbatch.types import WINDOW, to_seconds
 
 TEMPERATURES: Final = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 """The default of `temperature`."""

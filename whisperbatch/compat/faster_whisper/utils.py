@@ -7,10 +7,10 @@ from typing import Final
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.compat.faster_whisper._originals import originals
 from whisperbatch.errors import ModelError, OptionError
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
-from whisperbatch.types import MAX_DURATION
 
 SECOND: Final = 1000  # ms
 MINUTE: Final = 60 * SECOND

@@ -15,9 +15,10 @@ from whisperbatch.compat.faster_whisper._values import (
     is_explicit,
 )
 from whisperbatch.errors import OptionError
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import OptionKeywords, Options, checks, is_number, plain, resolve
 from whisperbatch.text import shown
-from whisperbatch.types import MAX_DURATION, SAMPLING_RATE
+from whisperbatch.types import SAMPLING_RATE
 
 __all__ = ["VadOptions", "get_speech_timestamps"]
 

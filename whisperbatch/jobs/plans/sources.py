@@ -24,9 +24,9 @@ from whisperbatch.jobs.fingerprints import make_id
 from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, is_media, log_others
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.stores import file_system, is_local
+from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import checks
 from whisperbatch.text.language_names import given_language
-from whisperbatch.types import MAX_DURATION
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 URI_COLUMNS: Final = ("uri", "url", "path", "audio_filepath")
