@@ -54,7 +54,7 @@ test: $(VENV)/.test
 check: $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "check and $(INSTALLED)"
 
-# All tests: also the slow tests (among them 200 files and 100 sets of options of the fuzz program),
+# All tests: also the slow tests (among them 2,340 cases of the fuzz program),
 # the tests that need PyTorch or Ray, the oldest and the newest versions of the dependencies, and the
 # installation beside other projects. About two hours on two cores.
 test-all: $(VENV)/.test

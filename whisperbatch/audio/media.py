@@ -119,7 +119,7 @@ class MediaDecoder:
         options: the track and the channel.
         notices: of the recording; facts that its user must know are added.
         start: sample of the recording that is needed first. If possible, decoding begins a little
-            before this sample (`seeking`), and otherwise at the start of the file.
+            before this sample (`seeks_exactly`), and otherwise at the start of the file.
         choose: chooses the track if the options name none; None takes the preferred track.
 
     Attributes:

@@ -206,7 +206,7 @@ class Track:
     Args:
         name: name of the recording, for messages.
         file: a path, a URL, or a file object.
-        number: number of the track, counted from 0; None for the preferred track (`tracks.info`).
+        number: number of the track, counted from 0; None for the preferred track (`preferred`).
 
     Attributes:
         all_tracks: the audio tracks of the file.

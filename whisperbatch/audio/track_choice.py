@@ -1,6 +1,6 @@
 """The choice of the track that is read, if the user names none.
 
-The container's preference (`info.preferred`) decides, unless that track has no speech and another
+The container's preference (`track.preferred`) decides, unless that track has no speech and another
 has. Speech is looked for at fixed places, so that every span of a recording reads the same track:
 
     file        |--------------------------------------------------|

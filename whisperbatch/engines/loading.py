@@ -58,8 +58,8 @@ def load_engine(
     try:
         return _load_onnxruntime(info, device, settings)
     except (ModelError, MissingExtraError) as error:
-        if engine != "auto":
-            raise
+        if engine != "auto" or settings.compute_type == "int8_bfloat16":
+            raise  # CTranslate2 has no such type
         log.info("CTranslate2 runs the model, because of an error: %s", error)
         settings = choose_settings("ctranslate2", device, keywords)
         return _load_ctranslate2(info, device, cast("CTranslate2Settings", settings))

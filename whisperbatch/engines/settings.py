@@ -16,7 +16,7 @@ from whisperbatch.text.revisions import check_revision
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
 OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
-OpenVinoComputeType: TypeAlias = Literal["auto", "int8"]
+OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 GROUP_SIZE: Final = 64  # the default
@@ -140,7 +140,7 @@ class OnnxRuntimeSettings(EngineSettings):
         check_revision(self.revision)
 
     def _check_compute_type(self) -> None:
-        checks.choice("compute_type", self.compute_type, get_args(OnnxRuntimeComputeType))
+        _check_8_bits("onnxruntime", self.compute_type, OnnxRuntimeComputeType)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,13 +156,7 @@ class OpenVinoSettings(OnnxRuntimeSettings):
     compute_type: OpenVinoComputeType = "auto"
 
     def _check_compute_type(self) -> None:
-        given: Any = self.compute_type
-        if type(given) is str and given in OTHER_ENGINES:
-            raise OptionError(
-                f"compute_type={given!r}: the decoder of engine='openvino' computes with numbers "
-                f"of 8 bits; give engine={OTHER_ENGINES[given]}, or leave out compute_type"
-            )
-        checks.choice("compute_type", self.compute_type, get_args(OpenVinoComputeType))
+        _check_8_bits("openvino", self.compute_type, OpenVinoComputeType)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +233,15 @@ SETTINGS: Final[dict[str, type[EngineSettings]]] = {
 
 If several engines have a setting, the type in the first of them includes the types in the others.
 """
+
+
+def _check_8_bits(engine: str, given: Any, compute_types: object) -> None:  # noqa: ANN401 - of the user
+    if type(given) is str and given in OTHER_ENGINES:
+        raise OptionError(
+            f"compute_type={given!r}: the decoder of engine={engine!r} computes with numbers of "
+            f"8 bits; give engine={OTHER_ENGINES[given]}, or leave out compute_type"
+        )
+    checks.choice("compute_type", given, get_args(compute_types))
 
 
 def _check_threads(inter_threads: object, intra_threads: object) -> None:

@@ -294,8 +294,8 @@ class Claims:
                 continue
             if remaining := self._check(number):
                 yield number, remaining, lease
-            elif self._leases:  # its process died after the outputs were written
-                self._leases.delete(lease)
+            elif self._leases and isinstance(self._events[-1], FinishedElsewhere):
+                self._leases.delete(lease)  # its process died after the outputs were written
 
     def _has_lease(self, number: int) -> bool:
         """Return whether a recording has a lease, held or not."""

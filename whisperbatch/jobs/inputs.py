@@ -173,7 +173,7 @@ def find_inputs(
     """Find the recordings that the inputs name, in order, each recording once.
 
     Directories are searched with all their subfolders. In directories and patterns, a file is a
-    recording if `media_files.is_media` says so; hidden files are no recordings. A pattern that ends
+    recording if `is_media` says so; hidden files are no recordings. A pattern that ends
     with a suffix, such as "*.dat", names its files: all of them are recordings. Pipes, sockets and
     devices with the suffix of a recording are skipped with a warning, because reading them may
     never end. A file that does not exist, cannot be read, or is a broken link is yielded, too:

@@ -309,4 +309,6 @@ def _ends_phrase(words: Sequence[AlignedWord], following: AlignedWord, language:
     if last_mark(words[-1].text) != FULL_STOP:
         return ends_sentence(words[-1].text)
     text = "".join(word.text for word in words)
-    return ending(text, following.text, language) is Ending.SENTENCE
+    kind = ending(text, following.text, language)
+    pauses = _pause(words[-1], following) >= MIN_SENTENCE_PAUSE
+    return kind is Ending.SENTENCE or (kind is Ending.IF_PAUSE and pauses)

@@ -213,7 +213,6 @@ def test_a_settings_object_is_used_as_it_is() -> None:
         (CTranslate2Settings, {"flash_attention": 1}, "flash_attention must be True or False"),
         (OpenVinoSettings, {"compute_type": "int16"}, "compute_type='int16' is none of auto, int8"),
         (OpenVinoSettings, {"compute_type": ["int8"]}, "is none of auto, int8"),
-        (OpenVinoSettings, {"compute_type": "int8_bfloat16"}, "is none of auto, int8"),
         (OpenVinoSettings, {"compute_type": "int8_float32"}, r"8 bits; give engine='ctranslate2',"),
         (OpenVinoSettings, {"compute_type": "bfloat16"}, r"8 bits; give engine='torch',"),
         (

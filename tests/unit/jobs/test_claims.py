@@ -162,6 +162,20 @@ def test_the_lease_of_a_process_that_died_after_its_last_output_is_deleted(ledge
     assert one.leases.newest() == {}
 
 
+def test_the_lease_of_a_recording_whose_outputs_are_refused_stays(ledger: Ledger) -> None:
+    """The next run takes the recording last: its process died."""
+
+    class Refused(Directory):
+        def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
+            return Failed(item, WriteError("exists already"))
+
+    assert HeldLeases(ledger.path, duration=0.0).acquire("0.wav", None)
+    one = Process(ledger.path, Refused(), items(1))
+    assert one.take() is None
+    assert isinstance(one.events[0], Failed)
+    assert one.leases.newest().keys() == {"0.wav"}
+
+
 class ReadErrors(Directory):
     """The second look at a recording fails."""
 

@@ -59,6 +59,20 @@ def test_full_stops_are_read_as_in_sentences() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "language"),
+    [("We sell pens, etc.", "Then we go.", "en"), ("Der Preis ist 5.", "Dann gehen wir.", "de")],
+)
+def test_a_pause_decides_after_an_abbreviation_or_a_number(
+    before: str, after: str, language: str
+) -> None:
+    for pause, expected in ((0.1, [f"{before} {after}"]), (1.0, [before, after])):
+        first = evenly(before)
+        words = [*first, *evenly(after, start=first[-1].end / 16_000 + pause)]
+        phrases = divide_phrases(words, SPEECH, language)
+        assert [phrase.text for phrase in phrases] == expected, pause
+
+
 def test_closing_marks_belong_to_their_sentence() -> None:
     assert texts(evenly('He said "no." (Really?) Yes.')) == ['He said "no."', "(Really?)", "Yes."]
 

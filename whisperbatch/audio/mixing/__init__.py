@@ -2,8 +2,8 @@
 
     frames -> blocks.ChannelResampler -> mixer.Mixer -> mono samples
                                            |  cell by cell
-                                           +-> choice.choose <- evidence.Evidence (products)
-                                                             <- speech.count_speech (the VAD)
+                                           +-> choice.choose <- choice.Evidence (products)
+                                                             <- choice.count_speech (the VAD)
 
 The plain mix (FFmpeg's for three to eight channels, otherwise the mean) is kept wherever speech is
 heard in it: in nearly all recordings, everywhere. Elsewhere inverted channels are turned, and

@@ -14,7 +14,7 @@ parameter is docs/how-to/move-from-faster-whisper.md; `_arguments` maps them.
     _arguments         maps faster-whisper's parameters to our options
     _values            values that a program passes, or defaults
     _session           transcribes one recording
-    _segments          its segments in faster-whisper's form
+    _session           its segments in faster-whisper's form
     _results           the classes of the results
     _detection         detects languages
     _originals         methods and classes of faster-whisper

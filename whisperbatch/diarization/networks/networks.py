@@ -403,7 +403,7 @@ class EmbeddingNetwork:
         A result does not depend on the other pieces. The embeddings are not normalised.
 
         Args:
-            features: of each piece: filter bank of `fbank.py`, less its mean over the frames of the
+            features: of each piece: filter bank of Kaldi, less its mean over the frames of the
                 piece; float32, shape (frames, 80), with at least 3 frames, and at most 147 if
                 OpenVINO computes.
 

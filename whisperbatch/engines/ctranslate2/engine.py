@@ -217,7 +217,7 @@ class CTranslate2Engine:
         CTranslate2's random generators belong to the model's threads and are seeded only at their
         first use; on CUDA there is one generator for each place in the batch. So a seed gives the
         same sampled hypothesis each time only if the model has not sampled before and the row is
-        alone in its batch. The sampler's weights stay in memory (sampler.py).
+        alone in its batch. The sampler's weights stay in memory (`weights.py`).
         """
         results = []
         for view, request in zip(split_rows(output.view), requests, strict=True):

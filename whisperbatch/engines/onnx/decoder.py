@@ -79,7 +79,7 @@ class TokenEmbeddings:
 
 
 class BatchDecoding:
-    """The decoding of one batch, from the prompts to the last token. See `search.StepFunction`.
+    """The decoding of one batch, from the prompts to the last token. See `StepFunction`.
 
         rows         0        2        3         rows of the batch that are not finished (row 1 is)
         slots        0        1        2         the index of each row's keys and values
@@ -140,7 +140,7 @@ class BatchDecoding:
     def __call__(
         self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
     ) -> Candidates:
-        """See `search.StepFunction`."""
+        """See `beam_search.StepFunction`."""
         row_sources = [
             self._sequences[row][own[:count]]
             for row, own, count in zip(rows, sources, active, strict=True)

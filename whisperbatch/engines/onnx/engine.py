@@ -32,7 +32,7 @@ from whisperbatch.engines.onnx.decoder import Decoder
 from whisperbatch.engines.onnx.decoder_layers import MAX_BEAMS, DecoderSessions
 from whisperbatch.engines.onnx.encoder import Encoder, EncoderOutput, EncoderRunner, OnnxEncoder
 from whisperbatch.engines.onnx.graph import SHORT_LEVELS, second_levels
-from whisperbatch.engines.onnx.openvino_encoder import load_encoder
+from whisperbatch.engines.onnx.openvino_encoder import OpenVinoEncoder, load_encoder
 from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import (
     CTranslate2Settings,
@@ -40,13 +40,13 @@ from whisperbatch.engines.settings import (
     OpenVinoSettings,
 )
 from whisperbatch.engines.special_tokens import language_tokens
-from whisperbatch.errors import EngineError, ModelError
+from whisperbatch.errors import EngineError, MissingExtraError, ModelError
 from whisperbatch.machine import multiplies_bfloat16
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
-from whisperbatch.runtimes.openvino_package import check_openvino, openvino_is_installed
+from whisperbatch.runtimes.openvino_package import Precision, check_openvino, openvino_is_installed
 from whisperbatch.threads import cached_property, keep_in_children
 
 log = logging.getLogger(__name__)
@@ -87,9 +87,6 @@ class OnnxRuntimeEngine:
         self.name, self.tokenizer = model.name, model.tokenizer
         self.is_multilingual, self.n_mels = model.is_multilingual, model.n_mels
         self.can_translate = model.can_translate
-        self._library = f"onnxruntime {onnxruntime.__version__}"
-        if self._on_openvino:
-            self._library += f", openvino {version('openvino')}"
         model.check_projection()
         self._load()
         return_freed_memory()
@@ -115,12 +112,12 @@ class OnnxRuntimeEngine:
         parts = ["cpu", "8-bit weights", "8-bit products"]
         parts += ["added in 16 bits"] if levels == SHORT_LEVELS else []
         path = self._model.directory / "model.bin"
+        self._library = f"onnxruntime {onnxruntime.__version__}"
         encoders: Sequence[EncoderRunner]
         try:
-            if self._on_openvino:
-                encoders, precision = load_encoder(
-                    self._model, self.workers, self._threads, merged=merged
-                )
+            if on_openvino := self._openvino_encoders(merged=merged):
+                encoders, precision = on_openvino
+                self._library += f", openvino {version('openvino')}"
                 parts += [f"encoder in {precision}"]
             else:
                 arrays = read_arrays(path, "encoder/")
@@ -140,6 +137,23 @@ class OnnxRuntimeEngine:
         parts += [f"about {kept_frames:.12g} of the frames of clear rows"] if merged else []
         self._description = ", ".join(parts)
         keep_in_children(self._encoder, self._decoder)
+
+    def _openvino_encoders(self, *, merged: bool) -> tuple[list[OpenVinoEncoder], Precision] | None:
+        """Return OpenVINO's encoders; None if onnxruntime computes the encoder.
+
+        An installed OpenVINO may not work. Without settings that ask for OpenVINO, onnxruntime
+        then computes the encoder.
+        """
+        if not self._on_openvino:
+            return None
+        try:
+            return load_encoder(self._model, self.workers, self._threads, merged=merged)
+        except (MissingExtraError, ModelError, RuntimeError) as error:
+            if needs_openvino(self._settings):
+                raise
+            log.warning("onnxruntime computes the encoder, because of an error: %s", error)
+            self._on_openvino = False
+            return None
 
     def default_batch_size(self, hypotheses: int) -> int:  # noqa: ARG002 - memory does not decide
         """See `protocols.Engine`."""
@@ -235,12 +249,17 @@ def uses_openvino(settings: OnnxRuntimeSettings) -> bool:
     Raises:
         MissingExtraError: OpenVINO is needed, but is missing or too old.
     """
-    if isinstance(settings, OpenVinoSettings) or settings.compute_type == "int8_bfloat16":
+    if needs_openvino(settings):
         check_openvino()
         return True
     if settings.compute_type == "int8":
         return False
     return multiplies_bfloat16() and openvino_is_installed("the encoder")
+
+
+def needs_openvino(settings: OnnxRuntimeSettings) -> bool:
+    """Return whether the settings ask for OpenVINO's encoder."""
+    return isinstance(settings, OpenVinoSettings) or settings.compute_type == "int8_bfloat16"
 
 
 def _output(encoded: Encoded) -> EncoderOutput:

@@ -26,6 +26,7 @@ from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
 from whisperbatch.runtimes.openvino_package import (
     Precision,
+    check_openvino,
     fastest_precision,
     open_core,
 )
@@ -112,9 +113,11 @@ def core_and_precision() -> tuple[Any, Precision]:
         core = open_core()
         return core, fastest_precision(core)
     except ImportError as error:
-        missing = "OpenVINO is not installed: pip install 'whisperbatch[openvino]'"
-        note = interface_note(error)
-        raise MissingExtraError(f"{error}{note}" if note else missing) from error
+        check_openvino()  # names the extra if OpenVINO is not installed
+        again = "; install OpenVINO again: pip install --force-reinstall openvino"
+        raise MissingExtraError(
+            f"OpenVINO cannot be imported: {one_line(error)}{interface_note(error) or again}"
+        ) from error
     except RuntimeError as error:
         raise ModelError(f"OpenVINO does not work on this machine: {one_line(error)}") from error
 

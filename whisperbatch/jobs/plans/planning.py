@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from whisperbatch.addresses import identity_of
+from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.boundary import as_error
-from whisperbatch.errors import MissingExtraError, WhisperBatchError
+from whisperbatch.errors import MissingExtraError, OptionError, WhisperBatchError
 from whisperbatch.jobs.fingerprints import make_id
 from whisperbatch.jobs.plans.format import (
     Failure,
@@ -156,6 +156,12 @@ def _plan(
     """Return a recording of the plan, and its spans."""
     uri, duration = probed.found.uri, probed.duration
     language = options.language or (probed.found.row.language if probed.found.row else None)
+    if language and options.multilingual:
+        name = without_secrets(uri, whole=True)
+        raise OptionError(
+            f"{name}: the manifest states language={language!r}, which multilingual=True cannot "
+            "use; leave out one of them"
+        )
     id_ = make_id(identity_of(uri), probed.version, language, header.fingerprint)
     recording = Recording(
         id_, uri, probed.version, duration, language, output, failure=probed.failure

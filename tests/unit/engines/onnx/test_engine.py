@@ -1,9 +1,12 @@
 import pytest
 
+import whisperbatch as wb
 from tests.unit.machines import AMX, NO_AMX, NO_BFLOAT16, use_machine
 from whisperbatch import MissingExtraError
+from whisperbatch.engines.onnx import openvino_encoder
 from whisperbatch.engines.onnx.engine import uses_openvino
 from whisperbatch.engines.settings import OnnxRuntimeSettings, OpenVinoSettings
+from whisperbatch.models import find_model, fingerprint
 
 AUTO = OnnxRuntimeSettings()
 INT8 = OnnxRuntimeSettings(compute_type="int8")
@@ -43,3 +46,20 @@ def test_openvino_is_needed_if_the_settings_ask_for_it(
     use_machine(monkeypatch, AMX, None)
     with pytest.raises(MissingExtraError, match=r"'whisperbatch\[openvino\]'"):
         uses_openvino(settings)
+
+
+def test_an_openvino_that_does_not_work_is_used_only_if_the_settings_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ImportError("libopenvino.so: cannot open shared object file")
+
+    use_machine(monkeypatch, NO_AMX, "2026.4.0")
+    monkeypatch.setattr(openvino_encoder, "open_core", broken)
+    with wb.load("tiny.en", device="cpu") as asr:
+        assert "openvino" not in asr.engine.fingerprint
+        assert asr.engine.fingerprint.startswith(fingerprint(find_model("tiny.en")))
+    assert "onnxruntime computes the encoder, because" in caplog.text
+    for settings in ({"engine": "openvino"}, {"compute_type": "int8_bfloat16"}):
+        with pytest.raises(MissingExtraError, match=r"cannot be imported: libopenvino\.so"):
+            wb.load("tiny.en", device="cpu", **settings)
