@@ -60,6 +60,6 @@ def test_an_openvino_that_does_not_work_is_used_only_if_the_settings_ask_for_it(
         assert "openvino" not in asr.engine.fingerprint
         assert asr.engine.fingerprint.startswith(fingerprint(find_model("tiny.en")))
     assert "onnxruntime computes the encoder, because" in caplog.text
-    for settings in ({"engine": "openvino"}, {"compute_type": "int8_bfloat16"}):
+    for settings in (OpenVinoSettings(), INT8_BFLOAT16):
         with pytest.raises(MissingExtraError, match=r"cannot be imported: libopenvino\.so"):
-            wb.load("tiny.en", device="cpu", **settings)
+            wb.load("tiny.en", device="cpu", engine=settings)

@@ -1,9 +1,15 @@
+import json
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.fakes import write_noise
+from tests.unit.jobs.planned_jobs import write_plan
+from whisperbatch.errors import OptionError
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.planning import MAX_SPANS, divide, pack, span_duration
 
@@ -65,3 +71,13 @@ def test_tasks_have_every_span_once_and_are_not_too_long(
 def test_a_task_has_a_bounded_number_of_spans() -> None:
     tasks = list(pack([span(number, 0.1) for number in range(1200)], 1800.0))
     assert [len(group) for group in tasks] == [MAX_SPANS, MAX_SPANS, 200]
+
+
+def test_the_language_of_a_manifest_and_multilingual_are_refused_together(tmp_path: Path) -> None:
+    """Otherwise each of these recordings would fail when it is transcribed."""
+    talk = write_noise(tmp_path / "a.wav", seconds=1)
+    manifest = tmp_path / "m.jsonl"
+    manifest.write_text(json.dumps({"uri": str(talk), "language": "fr"}) + "\n")
+    settings: dict[str, Any] = {"language": None, "multilingual": True}
+    with pytest.raises(OptionError, match=r"a\.wav: the manifest states language='fr'"):
+        write_plan(tmp_path / "talks.plan", [manifest], **settings)
