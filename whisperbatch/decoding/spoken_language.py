@@ -1,6 +1,6 @@
 """The spoken language of doubtful rows: is the text of a row in the language that was spoken?
 
-`find_stretches` divides a row into stretches of one language.
+A row is divided into stretches of one language.
 
 A row of 30 s that straddles a change of language often gets a single language with a probability
 above 0.9. Its windows do not: base is right for 99.6 % of the speech in windows of 10 s.
@@ -86,28 +86,46 @@ class Stretch:
         return speech_seconds(self.chunk.speech)
 
 
-def find_stretches(
-    model: SharedModel,
-    extractor: FeatureExtractor,
-    decoded: DecodedRow,
-    threshold: float,
-    languages: tuple[str, ...] = (),
-) -> list[Stretch]:
-    """Return the stretches of a row by language, in order.
+class _Examination:
+    """What the examination of rows needs. Thread-safe.
 
     Args:
-        model: scores the windows of the row.
-        extractor: computes their features.
-        decoded: the row with its language, which is one of the possible languages.
-        threshold: windows without a language of this probability do not count.
-        languages: the possible languages; empty for all languages.
+        model: scores rows and windows.
+        decode: decodes rows and stretches.
+        extractor: computes the features of windows and stretches.
+        options: options of the run.
     """
-    windows = row_windows(decoded.chunk)
-    scores = [restricted(score, languages) for score in score_chunks(model, extractor, windows)]
-    codes = most_probable([{decoded.language: 1.0}, *(score.probabilities for score in scores)])
-    labels = best_sequence(scores, codes, threshold)
-    groups = groupby(zip(windows, scores, labels, strict=True), key=lambda labelled: labelled[2])
-    return [_stretch(decoded.chunk, code, list(group)) for code, group in groups]
+
+    def __init__(
+        self,
+        model: SharedModel,
+        decode: RowDecoder,
+        extractor: FeatureExtractor,
+        options: Options,
+    ) -> None:
+        self._model = model
+        self._decode_rows = decode
+        self._extractor = extractor
+        self._options = options
+
+    def _find_stretches(
+        self, decoded: DecodedRow, languages: tuple[str, ...] = ()
+    ) -> list[Stretch]:
+        """Return the stretches of a row by language, in order.
+
+        Windows without a language of the probability `language_detection_threshold` do not count.
+
+        Args:
+            decoded: the row with its language, which is one of the possible languages.
+            languages: the possible languages; empty for all languages.
+        """
+        windows = row_windows(decoded.chunk)
+        scored = score_chunks(self._model, self._extractor, windows)
+        scores = [restricted(score, languages) for score in scored]
+        codes = most_probable([{decoded.language: 1.0}, *(score.probabilities for score in scores)])
+        labels = best_sequence(scores, codes, self._options.language_detection_threshold)
+        groups = groupby(zip(windows, scores, labels, strict=True), key=lambda each: each[2])
+        return [_stretch(decoded.chunk, code, list(group)) for code, group in groups]
 
 
 def _stretch(chunk: Chunk, code: str, group: list[tuple[Chunk, LanguageScores, str]]) -> Stretch:
@@ -140,31 +158,19 @@ Base writes Spanish text with language="en", too, and gains only 0.015 with "es"
 """
 
 
-class LanguageDoubts:
-    """Finds speech in another language than its text. Thread-safe.
+class LanguageDoubts(_Examination):
+    """Finds speech in another language than its text. Thread-safe."""
 
-    Args:
-        model: scores rows and windows.
-        decode: decodes stretches in both languages.
-        extractor: computes the features of windows and stretches.
-        options: options of the run.
-    """
+    @property
+    def _enabled(self) -> bool:
+        """Whether rows are examined.
 
-    def __init__(
-        self,
-        model: SharedModel,
-        decode: RowDecoder,
-        extractor: FeatureExtractor,
-        options: Options,
-    ) -> None:
-        self._model = model
-        self._decode_rows = decode
-        self._extractor = extractor
-        self._threshold = options.language_detection_threshold
-        # The text of a translation is English whatever is spoken. Without the VAD, a row may be
-        # music or noise, whose language is any language.
-        self._enabled = (
-            model.is_multilingual
+        The text of a translation is English whatever is spoken. Without the VAD, a row may be music
+        or noise, whose language is any language.
+        """
+        options = self._options
+        return (
+            self._model.is_multilingual
             and not options.multilingual
             and options.task == "transcribe"
             and options.vad
@@ -184,7 +190,7 @@ class LanguageDoubts:
         probabilities = self._probabilities(decoded.row)
         if not _may_be_another(decoded, probabilities):
             return ()
-        stretches = find_stretches(self._model, self._extractor, decoded, self._threshold)
+        stretches = self._find_stretches(decoded)
         if len(stretches) == 1:  # more speech than a window has gives a better probability
             [whole] = stretches
             of_row = probabilities.get(whole.language, 0.0)
@@ -258,27 +264,8 @@ SURE_LANGUAGE: Final = 0.9
 MARGIN: Final = 0.1  # average log-probability by which the row's own language must be better
 
 
-class LanguageChoice:
-    """Decodes doubtful rows in their possible languages. Thread-safe.
-
-    Args:
-        model: scores windows.
-        decode: decodes rows.
-        extractor: computes the features of windows and parts.
-        options: options of the run.
-    """
-
-    def __init__(
-        self,
-        model: SharedModel,
-        decode: RowDecoder,
-        extractor: FeatureExtractor,
-        options: Options,
-    ) -> None:
-        self._model = model
-        self._decode_rows = decode
-        self._extractor = extractor
-        self._options = options
+class LanguageChoice(_Examination):
+    """Decodes doubtful rows in their possible languages. Thread-safe."""
 
     def __call__(self, decoded: DecodedRow, context: Context) -> tuple[DecodedRow, ...]:
         """Return the row, or its parts in the languages that fit their speech best.
@@ -289,13 +276,7 @@ class LanguageChoice:
         """
         if not (self._options.multilingual and self._is_doubtful(decoded)):
             return (decoded,)
-        stretches = find_stretches(
-            self._model,
-            self._extractor,
-            decoded,
-            self._options.language_detection_threshold,
-            self._options.languages,
-        )
+        stretches = self._find_stretches(decoded, self._options.languages)
         if all(stretch.language == decoded.language for stretch in stretches):
             return (decoded,)
         chosen = self._choose(stretches, decoded)
