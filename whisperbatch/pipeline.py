@@ -72,6 +72,7 @@ FEATURE_WORKERS: Final = min(available_cpus(), 4)
 # 30 s chunks that wait for their text, relative to the rows of full calls of all workers
 BATCHES_AHEAD: Final = 2
 FIRST_AHEAD: Final = 3  # 30 s chunks that are admitted before the first is decoded
+MIN_SCORED: Final = 2  # rows of a recording whose languages are computed at a time
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
 ROWS_AHEAD: Final = 6
@@ -153,7 +154,7 @@ class Pipeline:
         self.rows_at_a_time = options.chosen_batch_size * scheduler.engine.workers
         self.given_language = Decision(options.language, 1.0) if options.language else None
         ahead = BATCHES_AHEAD * self.rows_at_a_time
-        self.limit = ReadingLimit(ahead * WINDOW, FIRST_AHEAD * WINDOW)
+        self.limit = ReadingLimit(ahead * WINDOW, FIRST_AHEAD * WINDOW, lambda: scheduler.runs)
         self.stopped = False
         self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
@@ -316,7 +317,7 @@ class Pipeline:
             yield from decide_languages(items, options)
             return
         score = partial(with_language_scores, self._model, options=options)
-        size = self.rows_at_a_time
+        size = max(self.rows_at_a_time // max(self._scheduler.runs, 1), MIN_SCORED)
         with closing(map_ordered(score, items, workers=size, depth=size)) as scored:
             if options.multilingual:
                 yield from self._code_switching(scored)

@@ -2,17 +2,30 @@
 
 A submission is in one of three states:
 
-    waiting    at most MAX_ACTIVE recordings are read and decoded at a time
+    waiting    for a place, among the recordings of its group
     active     a thread collects the segments; threads and tasks wait for them
     ended      with a transcript or an error, or cancelled
+
+The number of places follows the engine. Long recordings take only a few of the places, so that a
+short recording does not wait for the end of a long recording, however many long recordings wait:
+
+    places     [ long | long | long | short | short | ... ]
+    waiting    long:  group A a1 a2 a3, group B b1        a1, b1, a2, a3
+               short: group C c1
+
+A recording is short if its length is given or stated by its header, and is at most SHORT seconds.
+A recording that turns out to be longer than its header states counts as long from then on.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import Any, Final
 
@@ -21,12 +34,45 @@ from typing_extensions import Self
 from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
+from whisperbatch.machine import available_cpus
 from whisperbatch.runs import PipelineRun
 from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.threads import in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import Segment, Transcript
 
-MAX_ACTIVE: Final = 64  # recordings; each has an open file and threads
+SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
+MEASURING_TIME: Final = 2.0  # seconds
+PER_CPU: Final = 8  # recordings; each has about six threads, which wait most of the time
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The number of recordings that are read and decoded at a time.
+
+    Each has an open file and threads.
+
+    Attributes:
+        all: number of places.
+        long: number of places that long recordings may take.
+    """
+
+    all: int
+    long: int
+
+    @classmethod
+    def of(cls, workers: int, batch_size: int) -> "Places":
+        """Return the places for an engine.
+
+        Short recordings can fill the calls that are computed, and the next calls, but there are at
+        most PER_CPU recordings for each CPU.
+
+        Args:
+            workers: number of calls that the engine computes at a time.
+            batch_size: rows of a call.
+        """
+        long = workers + 1  # the next recording is open when one ends
+        batches = min(2 * workers * batch_size, PER_CPU * available_cpus())
+        return cls(all=max(batches, 2 * long), long=long)
 
 
 class Submission:
@@ -40,8 +86,11 @@ class Submission:
     `Transcriber.submit` returns a Submission.
     """
 
-    def __init__(self, run: PipelineRun) -> None:
-        self._run: PipelineRun | None = run  # None after the end: the run holds the source
+    def __init__(self, run: PipelineRun, measure: Callable[[], float | None]) -> None:
+        # None after the end, because they hold the source
+        self._run: PipelineRun | None = run
+        self._measure: Callable[[], float | None] | None = measure
+        self._is_long: Callable[[], None] = lambda: None
         self._changed = threading.Condition()
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
@@ -94,7 +143,7 @@ class Submission:
 
     def _cancel(self) -> None:
         self._end(ClosedError("the recording was cancelled"))
-        run, self._run = self._run, None
+        run, self._run, self._measure = self._run, None, None
         if run:
             run.stop()
 
@@ -170,8 +219,17 @@ class Submission:
         self.result()
         return None
 
+    def _length(self) -> float | None:
+        """Return the length of the recording in seconds; None if it is not known."""
+        measure, self._measure = self._measure, None
+        try:
+            return measure() if measure else None
+        except BaseException:  # noqa: BLE001 - raised again when the recording is opened
+            return None
+
     def _collect(self) -> None:
         """Transcribe the recording, in the thread of this submission."""
+        self._measure = None
         if (run := self._run) is None:  # cancelled
             return
         try:
@@ -195,6 +253,8 @@ class Submission:
             if not self.done:
                 self._segments.append(segment)
                 self._notify()
+        if segment.end > SHORT:
+            self._is_long()
 
     def _end(self, result: Transcript | WhisperBatchError) -> None:
         with self._changed:
@@ -212,41 +272,161 @@ class Submission:
                 continue
 
 
-class Submissions:
-    """The submissions of a Transcriber: the active ones, and those that wait. Thread-safe."""
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The recordings of a Transcriber that were submitted and have not ended.
+
+    Attributes:
+        active: number of recordings that are read and decoded.
+        waiting: number of recordings that wait for a place.
+        long_waiting: number of these that wait for a place for a long recording.
+        seconds: known lengths of the long recordings that are active or wait, in seconds.
+    """
+
+    active: int
+    waiting: int
+    long_waiting: int
+    seconds: float
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A submission that waits or is active.
+
+    Attributes:
+        submission: the submission.
+        group: recordings of a group wait for each other.
+        weight: share of the places, relative to the weights of other groups.
+        number: in the order of the calls of `submit`.
+        length: as measured; None before, or if it is not known.
+    """
+
+    submission: Submission
+    group: Hashable
+    weight: float
+    number: int
+    length: float | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the recording is known to be short."""
+        return self.length is not None and self.length <= SHORT
+
+    def become_long(self) -> None:
+        """Note that the recording is longer than its header states."""
+        self.length = None
+
+
+class _Line:
+    """Entries that wait for a place. Not thread-safe.
+
+    The next entry is that of the group that has had least audio, divided by its weight (start-time
+    fair queueing, as in `scheduling.call_queue`).
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[Submission] = deque()
-        self._active: dict[Submission, threading.Thread] = {}
+        self._groups: dict[Hashable, deque[_Entry]] = {}
+        self._had: dict[Hashable, float] = {}  # of groups that have had more than `_clock`
+        self._clock = 0.0  # what the group had that was next last
+
+    def __iter__(self) -> Iterator[_Entry]:
+        return (entry for entries in self._groups.values() for entry in entries)
+
+    def add(self, entry: _Entry, *, first: bool = False) -> None:
+        """Add an entry: as the last of its group, or as the first."""
+        group = self._groups.setdefault(entry.group, deque())
+        (group.appendleft if first else group.append)(entry)
+
+    def take(self) -> _Entry | None:
+        """Remove and return the entry that is next; None if there is none."""
+        for group, entries in list(self._groups.items()):
+            while entries and entries[0].submission.done:  # cancelled
+                entries.popleft()
+            if not entries:
+                del self._groups[group]
+        if not self._groups:
+            return None
+        heads = [entries[0] for entries in self._groups.values()]
+        entry = min(heads, key=lambda head: (self._had_by(head), head.number))
+        self._clock = had = self._had_by(entry)
+        self._had = {group: seconds for group, seconds in self._had.items() if seconds > had}
+        self._had[entry.group] = had + (entry.length or SHORT) / entry.weight
+        return self._groups[entry.group].popleft()
+
+    def _had_by(self, entry: _Entry) -> float:
+        return self._had.get(entry.group, self._clock)
+
+
+class Submissions:
+    """The submissions of a Transcriber: the active ones, and those that wait. Thread-safe.
+
+    Args:
+        places: number of active recordings.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._unmeasured: deque[_Entry] = deque()
+        self._short, self._long = _Line(), _Line()
+        self._active: dict[_Entry, threading.Thread] = {}
+        self._measured: tuple[_Entry, float] | None = None  # now, and since when
+        self._numbers = count()
         self._changed = threading.Condition()
         self._closed = False
         stop_at_exit(self)
 
+    @property
+    def counts(self) -> Submitted:
+        """The recordings that have not ended."""
+        with self._changed:
+            waiting = [entry for entry in self._waiting() if not entry.submission.done]
+            long = [entry for entry in waiting if not entry.is_short]
+            active = [entry for entry in self._active if not entry.is_short]
+            return Submitted(
+                active=len(self._active),
+                waiting=len(waiting),
+                long_waiting=len(long),
+                seconds=sum(entry.length or 0.0 for entry in (*long, *active)),
+            )
+
     def stop_at_exit(self) -> None:
         """Cancel all submissions. See `threads.Stoppable`."""
-        with self._changed:
-            self._closed = True
-            cancelled = [*self._waiting, *self._active]
-            self._waiting.clear()
-        for submission in cancelled:
+        for submission in self._take_all():
             submission._cancel()  # noqa: SLF001 - of the same module
 
-    def add(self, run: PipelineRun) -> Submission:
-        """Start a run, or put it behind the runs that wait."""
-        submission = Submission(run)
+    def add(
+        self,
+        run: PipelineRun,
+        measure: Callable[[], float | None] = lambda: None,
+        group: Hashable = None,
+        weight: float = 1.0,
+    ) -> Submission:
+        """Start a run, or let it wait for a place.
+
+        Args:
+            run: of one recording.
+            measure: returns the length of the recording in seconds; None if it is not known.
+                Called only if the recording has to wait.
+            group: recordings of a group wait for each other; the groups take places in turn.
+            weight: share of the places, relative to other groups.
+
+        Raises:
+            ClosedError: the submissions are closed.
+        """
+        submission = Submission(run, measure)
         with self._changed:
             if self._closed:
                 raise ClosedError("this Transcriber is closed; load the model again")
-            self._waiting.append(submission)
+            entry = _Entry(submission, group, weight, next(self._numbers))
+            submission._is_long = entry.become_long  # noqa: SLF001 - of the same module
+            self._unmeasured.append(entry)
             self._start()
         return submission
 
     def close(self) -> None:
         """Cancel all submissions, and wait until their threads have ended."""
+        cancelled = self._take_all()
         with self._changed:
-            self._closed = True
-            cancelled = [*self._waiting, *self._active]
-            self._waiting.clear()  # none of them starts before it is cancelled
             threads = list(self._active.values())
         for submission in cancelled:
             submission.cancel()
@@ -254,28 +434,94 @@ class Submissions:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def _waiting(self) -> list[_Entry]:
+        measured = [self._measured[0]] if self._measured else []
+        return [*measured, *self._unmeasured, *self._short, *self._long]
+
+    def _take_all(self) -> list[Submission]:
+        """Accept no more submissions; return those that have not ended. None of them starts."""
+        with self._changed:
+            self._closed = True
+            entries = [*self._waiting(), *self._active]
+            self._unmeasured.clear()
+            self._short, self._long = _Line(), _Line()
+            return [entry.submission for entry in entries]
+
     def _start(self) -> None:
-        """Start waiting submissions while there is room."""
-        while self._waiting and len(self._active) < MAX_ACTIVE:
-            submission = self._waiting.popleft()
-            if submission.done:  # cancelled
-                continue
+        """Start submissions while there are places, and measure those that have to wait."""
+        while entry := self._next():
             try:
-                thread = in_background(partial(self._transcribe, submission))
+                thread = in_background(partial(self._transcribe, entry))
             except RuntimeError as error:  # the system gives no more threads
                 if self._active:  # when one of them ends, there is a thread
-                    self._waiting.appendleft(submission)
+                    self._line_of(entry).add(entry, first=True)
                     return
-                submission._end(as_error(error, None))  # noqa: SLF001 - of the same module
+                entry.submission._end(as_error(error, None))  # noqa: SLF001 - of the same module
             else:
-                self._active[submission] = thread
+                self._active[entry] = thread
+        self._start_measuring()
 
-    def _transcribe(self, submission: Submission) -> None:
+    def _next(self) -> _Entry | None:
+        """Remove and return the entry that has a place and is next; None if there is none."""
+        if len(self._active) >= self._places.all:
+            return None
+        if entry := self._short.take():
+            return entry
+        if sum(not entry.is_short for entry in self._active) >= self._places.long:
+            return None
+        if entry := self._long.take():
+            return entry
+        while self._unmeasured and self._measured is None:
+            entry = self._unmeasured.popleft()
+            if not entry.submission.done:  # cancelled
+                return entry
+        return None
+
+    def _line_of(self, entry: _Entry) -> _Line:
+        return self._short if entry.is_short else self._long
+
+    def _start_measuring(self) -> None:
+        """Measure the entries that wait, in another thread.
+
+        An entry that cannot be measured soon, for example on a disk that does not answer, counts as
+        long, so that the entries behind it are measured.
+        """
+        if self._measured and time.monotonic() - self._measured[1] > MEASURING_TIME:
+            self._long.add(self._measured[0])
+            self._measured = None
+        if self._measured or not self._unmeasured:
+            return
+        entry = self._unmeasured.popleft()
+        self._measured = (entry, time.monotonic())
         try:
-            submission._collect()  # noqa: SLF001 - of the same module
+            in_background(partial(self._measure, entry), "whisperbatch-length")
+        except RuntimeError:  # as above
+            self._measured = None
+            self._long.add(entry)
+
+    def _measure(self, entry: _Entry | None) -> None:
+        """Measure an entry, and those behind it."""
+        while entry:
+            length = entry.submission._length()  # noqa: SLF001 - of the same module
+            with self._changed:
+                if self._measured is None or self._measured[0] is not entry:
+                    return  # it took too long
+                entry.length = length
+                self._measured = None
+                if self._closed:
+                    return
+                self._line_of(entry).add(entry)
+                entry = self._unmeasured.popleft() if self._unmeasured else None
+                if entry:
+                    self._measured = (entry, time.monotonic())
+                self._start()
+
+    def _transcribe(self, entry: _Entry) -> None:
+        try:
+            entry.submission._collect()  # noqa: SLF001 - of the same module
         finally:
             with self._changed:
-                del self._active[submission]
+                del self._active[entry]
                 self._start()
 
 

@@ -149,11 +149,13 @@ class Pool(Generic[T, R]):
 
     Args:
         function: called for each item.
-        workers: maximum number of threads; they start when there is work for them.
+        workers: maximum number of threads. A thread starts when all others have an item.
     """
 
     def __init__(self, function: Callable[[T], R], workers: int) -> None:
         self._function, self._workers = function, workers
+        self._counting = threading.Lock()
+        self._unfinished = 0  # items that wait, or that a thread works on
         self._tasks: SimpleQueue[tuple[Future[R], T] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -162,8 +164,11 @@ class Pool(Generic[T, R]):
     def submit(self, item: T) -> Future[R]:
         """Let a thread call the function. One thread submits."""
         future: Future[R] = Future()
+        with self._counting:
+            self._unfinished += 1
+            busy = self._unfinished
         self._tasks.put((future, item))
-        if len(self._threads) < self._workers:
+        if len(self._threads) < min(self._workers, busy):
             try:
                 self._threads.append(in_background(self._run, "whisperbatch-worker", waits=False))
             except (EngineError, RuntimeError):
@@ -195,13 +200,21 @@ class Pool(Generic[T, R]):
             try:
                 result = self._function(item)
             except BaseException as error:  # noqa: BLE001 - the consumer must see every error
+                self._finish()
                 future.set_exception(error)
             else:
+                self._finish()
                 future.set_result(result)
+                del result
             del task, future, item
         if task:
             task[0].set_exception(ClosedError("the work was stopped"))
         self._refuse()
+
+    def _finish(self) -> None:
+        """Note, before the result is known, that this thread is free for another item."""
+        with self._counting:
+            self._unfinished -= 1
 
     def _refuse(self) -> None:
         with suppress(Empty):

@@ -1,7 +1,8 @@
 """`Transcriber`: a loaded model that transcribes recordings and detects their languages."""
 
 import functools
-from collections.abc import Generator, Iterable
+import sys
+from collections.abc import Generator, Hashable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal, overload
@@ -9,9 +10,9 @@ from typing import Literal, overload
 from typing_extensions import Self, Unpack
 
 from whisperbatch.apart import on_stop, runs_apart
-from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.reader import AudioReader, known_duration, open_audio
 from whisperbatch.boundary import boundary
-from whisperbatch.errors import ClosedError, WhisperBatchError
+from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
     OPTION_PARAMETERS,
@@ -25,11 +26,11 @@ from whisperbatch.options import (
     with_parameters,
 )
 from whisperbatch.pipeline import detect_language
-from whisperbatch.protocols import Engine
+from whisperbatch.protocols import Engine, EngineTraits
 from whisperbatch.runs import PipelineRun, check_many
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
-from whisperbatch.submissions import Submission, Submissions
+from whisperbatch.submissions import Places, Submission, Submissions, Submitted
 from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 
@@ -45,20 +46,24 @@ class Transcriber:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._scheduler = Scheduler(engine)
-        self._submissions = Submissions()
+        self._submissions = Submissions(self._places())
         self._closed = False
         reset_after_fork(self)
 
     def _after_fork(self) -> None:
         """Forget the runs of the parent process. See `threads.Inheritable`."""
         self._scheduler = Scheduler(self._engine, self._results)
-        self._submissions = Submissions()
+        self._submissions = Submissions(self._places())
 
     def _with_results(self, results: ResultStore) -> "Transcriber":
         """Return a Transcriber of the same engine that does not compute stored results."""
         asr = Transcriber(self._engine)
         asr._results, asr._scheduler = results, Scheduler(self._engine, results)
         return asr
+
+    def _places(self) -> Places:
+        engine = self._engine
+        return Places.of(engine.workers, EngineTraits.of(engine).default_batch_size(1))
 
     @property
     def engine(self) -> Engine:
@@ -69,6 +74,11 @@ class Transcriber:
     def activity(self) -> Activity:
         """The rows that wait for the model now, and the rows and calls until now."""
         return self._scheduler.activity
+
+    @property
+    def submitted(self) -> Submitted:
+        """The submitted recordings that are active, and those that wait."""
+        return self._submissions.counts
 
     @with_parameters(*OPTION_PARAMETERS)
     def transcribe(
@@ -243,20 +253,27 @@ class Transcriber:
         source: Source,
         *,
         weight: float = 1.0,
+        group: Hashable = None,
+        length: float | None = None,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Submission:
         """Transcribe a recording in the background, together with other recordings.
 
         Recordings can be submitted at any time, from any thread or event loop. Each gets its share
-        of the engine, so that a short recording does not wait for the end of a long one. At most
-        64 submitted recordings are active at a time; the others wait.
+        of the engine. The number of active recordings follows the engine's `workers` and batch
+        size; the others wait. Recordings of more than two minutes take only `workers` + 1 of the
+        places, so that a short recording does not wait for the end of long ones.
 
         Args:
             source: a recording, as in `transcribe`, but no open reader. The recording is opened
                 when it becomes active; it must stay as it is until it has ended.
             weight: share of the engine, from 0.01 to 100. A recording with weight 2 gets twice the
                 share of a recording with weight 1.
+            group: recordings of a group, for example of one client, wait for each other. Groups
+                take places in turn, in the ratio of their weights.
+            length: length of the recording in seconds, if you know it. By default, the header of a
+                file states it. A recording of unknown length, such as a pipe, counts as long.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -265,16 +282,27 @@ class Transcriber:
             transcript, and call `cancel()` to stop the work.
 
         Raises:
-            OptionError: an option or `weight` is unknown or wrong, or has no effect.
+            OptionError: an option, `weight`, `group` or `length` is unknown or wrong, or has no
+                effect.
             ClosedError: the Transcriber is closed.
             MissingExtraError: the package that an option needs is not installed.
         """
         checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
+        if length is not None:
+            checks.number("length", plain(length), minimum=0.0, maximum=sys.float_info.max)
+        try:
+            hash(group)
+        except TypeError as error:
+            raise OptionError(f"group must be hashable, such as a str: {error}") from error
         resolved = resolve(options, **keywords)
         self._check_open()
         opener = functools.partial(open_audio, source, resolved)
         run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
-        return self._submissions.add(run)
+
+        def measure() -> float | None:
+            return known_duration(source, resolved) if length is None else length
+
+        return self._submissions.add(run, measure, group, weight)
 
     @with_parameters(*DETECTION_PARAMETERS)
     @runs_apart

@@ -5,8 +5,10 @@ import gc
 import io
 import threading
 import time
+import wave
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.unit.fakes import LOUD, FakeEngine, fails_on_loud_rows, noise, worker
 from whisperbatch import submissions
 from whisperbatch.threads import in_background
 from whisperbatch.transcriber import Transcriber
+from whisperbatch.types import DeferredSource
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
@@ -42,7 +45,7 @@ def test_the_transcript_is_that_of_transcribe() -> None:
 
 
 def test_submissions_share_the_calls_of_the_engine() -> None:
-    engine = FakeEngine(delay={"decode": 0.2})
+    engine = FakeEngine(delay={"decode": 0.5})
     with Transcriber(engine) as asr:
         handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(16)]
         assert [len(handle.result(20).segments) for handle in handles] == [1] * 16
@@ -164,7 +167,7 @@ def test_a_closed_transcriber_cancels_its_recordings() -> None:
 
 
 def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "MAX_ACTIVE", 2)
+    monkeypatch.setattr(submissions.Places, "of", lambda *_: submissions.Places(2, 1))
     engine = FakeEngine(delay={"decode": 0.05})
     with Transcriber(engine) as asr:
         handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(9)]
@@ -177,6 +180,140 @@ def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatc
                 assert handle.result(10).segments
         with pytest.raises(wb.ClosedError):
             handles[7].result(0)
+
+
+@contextmanager
+def places(all_places: int, long: int, delay: float = 0.01) -> Iterator[Transcriber]:
+    """Yield a model with places for recordings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submissions.Places, "of", lambda *_: submissions.Places(all_places, long))
+        with Transcriber(FakeEngine(decode=constant, delay={"decode": delay})) as asr:
+            yield asr
+
+
+def end_all(handles: Iterable[wb.Submission]) -> None:
+    for handle in handles:
+        handle.cancel()
+
+
+class Pipe(io.BytesIO):
+    """A file without random access."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: int) -> int:
+        raise OSError("cannot seek")
+
+
+def wav(seconds: float) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as output:
+        output.setparams((1, 2, 16000, 0, "NONE", ""))
+        output.writeframes((noise(seconds) * 8000).astype(np.int16).tobytes())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda _: noise(6),
+        lambda _: noise(6).astype(np.int16),
+        lambda _: wb.Audio(noise(6), 16000),
+        lambda _: wav(6),
+        lambda _: io.BytesIO(wav(6)),
+        lambda folder: str(folder / "short.wav"),
+        lambda folder: folder / "short.wav",
+    ],
+    ids=["array", "int16", "Audio", "bytes", "file", "str", "Path"],
+)
+def test_short_recordings_do_not_wait_for_many_long_ones(source: Any, tmp_path: Path) -> None:
+    (tmp_path / "short.wav").write_bytes(wav(6))
+    long = noise(1200)
+    with places(4, 2) as asr:
+        waiting = [asr.submit(long, batch_size=1, **OPTIONS) for _ in range(30)]
+        next(iter(waiting[0]))
+        short = asr.submit(source(tmp_path), **OPTIONS)
+        assert short.result(20) == asr.transcribe(source(tmp_path), **OPTIONS)
+        assert not any(handle.done for handle in waiting)
+        submitted = asr.submitted
+        assert (submitted.active, submitted.waiting, submitted.long_waiting) == (2, 28, 28)
+        assert submitted.seconds >= 28 * 1200
+        end_all(waiting)
+
+
+@pytest.mark.parametrize("source", [lambda: Pipe(wav(6)), lambda: io.BytesIO(b"no media")])
+def test_recordings_of_unknown_length_count_as_long(source: Callable[[], Any]) -> None:
+    with places(4, 1) as asr:
+        long = [asr.submit(noise(1200), batch_size=1, **OPTIONS) for _ in range(2)]
+        unknown = asr.submit(source(), **OPTIONS)
+        known = asr.submit(source(), length=6.0, **OPTIONS)
+        with suppress(wb.AudioError):
+            known.result(20)
+        assert not unknown.done
+        assert asr.submitted.long_waiting == 2
+        end_all([*long, unknown])
+
+
+def test_a_recording_that_is_longer_than_stated_takes_a_place_for_long_ones() -> None:
+    with places(4, 1) as asr:
+        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        wrong = asr.submit(noise(1200), batch_size=1, length=1.0, **OPTIONS)
+        last = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        assert next(segment for segment in wrong if segment.end > 120)
+        first.cancel()
+        wait_until(lambda: asr.submitted.active == 1)
+        assert asr.submitted.long_waiting == 1  # `last` waits for `wrong`
+        wrong.cancel()
+        assert next(iter(last))
+        last.cancel()
+
+
+def test_groups_take_places_in_turn() -> None:
+    started: list[str] = []
+
+    def recording(name: str, seed: int) -> DeferredSource:
+        def choose() -> Any:
+            started.append(name)
+            return noise(5, seed)
+
+        return DeferredSource(choose)
+
+    with places(1, 1) as asr:
+        first = asr.submit(noise(30), **OPTIONS)
+        handles = [asr.submit(recording("a", seed), group="a", **OPTIONS) for seed in range(6)]
+        handles += [asr.submit(recording("b", seed), group="b", **OPTIONS) for seed in range(2)]
+        for handle in [first, *handles]:
+            handle.result(20)
+    assert "".join(started) == "ababaaaa"
+
+
+def test_a_source_that_does_not_answer_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Silent(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            answered.wait(20)
+            return super().read(size)
+
+    monkeypatch.setattr(submissions, "MEASURING_TIME", 0.05)
+    answered = threading.Event()
+    with places(4, 1) as asr:
+        long = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        silent = asr.submit(Silent(wav(5)), **OPTIONS)
+        time.sleep(0.1)
+        assert asr.submit(noise(5), **OPTIONS).result(20).segments
+        answered.set()
+        end_all([long, silent])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("length", -1), ("length", "1"), ("length", float("nan")), ("length", True), ("group", [])],
+)
+def test_wrong_lengths_and_groups_are_refused_by_the_call(name: str, value: Any) -> None:
+    with Transcriber(FakeEngine()) as asr, pytest.raises(wb.OptionError, match=name):
+        asr.submit(noise(1), **{name: value})
 
 
 def test_a_source_that_ends_its_thread_gives_a_result() -> None:
@@ -250,7 +387,7 @@ def test_no_recording_starts_while_the_transcriber_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first recording ends before the second is cancelled."""
-    monkeypatch.setattr(submissions, "MAX_ACTIVE", 1)
+    monkeypatch.setattr(submissions.Places, "of", lambda *_: submissions.Places(1, 1))
     cancel = wb.Submission.cancel
 
     def cancel_later(handle: wb.Submission) -> None:

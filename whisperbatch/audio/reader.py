@@ -27,6 +27,7 @@ from whisperbatch.audio.random_access import (
 )
 from whisperbatch.audio.resampling import to_blocks
 from whisperbatch.audio.sources import ARRAY_NAME, BYTES, check_array, file_of, name_of, not_finite
+from whisperbatch.audio.track import stated_duration
 from whisperbatch.audio.track_choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
@@ -257,6 +258,37 @@ def open_audio(source: Source | AudioReader, options: Options | None = None) -> 
         if isinstance(source, Audio):
             return _open_array(source, options, span)
         return _open_media(name, source, options, span)
+
+
+def known_duration(source: Source, options: Options) -> float | None:
+    """Return the duration of a recording that is not read for it, in seconds.
+
+    Headers of files may be wrong. The position of an open file stays.
+
+    Args:
+        source: as in `open_audio`.
+        options: the sampling rate of an array.
+
+    Returns:
+        The duration; None for pipes, addresses, and files that do not state their duration.
+    """
+    if isinstance(source, np.ndarray):
+        return len(source) / (options.sampling_rate or SAMPLING_RATE)
+    if isinstance(source, Audio):
+        return len(source.samples) / source.sampling_rate
+    if isinstance(source, DeferredSource | SpanSource):
+        return None
+    duration = None
+    try:
+        file = file_of(name_of(source), source)
+        if isinstance(file, str):
+            return stated_duration(file) if Path(file).is_file() else None
+        if file.seekable():
+            duration = stated_duration(file)
+            file.seek(file.start)
+    except (AudioError, OSError, ValueError):  # raised when the recording is opened
+        pass
+    return duration
 
 
 def _open_media(name: str, source: object, options: Options, span: Span) -> AudioReader:

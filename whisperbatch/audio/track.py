@@ -381,10 +381,13 @@ def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     ]
 
 
-def stated_duration(path: str) -> float | None:
-    """Return the duration that a file states, in seconds; None if it is unknown or unreadable."""
+def stated_duration(file: str | FileObject) -> float | None:
+    """Return the duration that a file states, in seconds; None if it is unknown or unreadable.
+
+    A file object must have random access; its position changes.
+    """
     try:
-        container, _, own_file = _open(path, path)
+        container, _, own_file = _open(file if isinstance(file, str) else file.name, file)
     except AudioError:
         return None
     with closing(own_file) if own_file else nullcontext(), container:

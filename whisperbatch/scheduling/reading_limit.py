@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from whisperbatch.machine import available_cpus
+from whisperbatch.types import WINDOW
 
 BEGINNING: Final = max(available_cpus() // 2, 1)  # recordings without a chunk, read at a time
+MIN_LIMIT: Final = 2 * WINDOW  # samples; one chunk is decoded while the next is read
 SLOW_SOURCE: Final = 0.25  # seconds without a chunk; then the next recording begins, too
 
 
@@ -18,15 +20,23 @@ class ReadingLimit:
     earliest recording is first.
 
     Args:
-        limit: samples.
+        limit: samples, of all runs of the model together.
         first_limit: samples until the first chunk has been decoded. The first segments come sooner
             if the processor does not read far ahead meanwhile.
+        runs: returns the number of runs that share the limit. With many runs, the memory and the
+            threads of all runs together remain those of one run, but for two chunks of each.
 
     Attributes:
         changed: notified when the result of `may_begin` may have changed.
     """
 
-    def __init__(self, limit: int, first_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        first_limit: int | None = None,
+        runs: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._runs = runs
         self._limit = limit if first_limit is None else min(first_limit, limit)
         self._later_limit = limit
         self._undecoded: dict[int, int] = {}  # samples of each recording
@@ -38,7 +48,7 @@ class ReadingLimit:
     def may_begin(self) -> bool:
         """Return whether another recording can be read without delaying the others."""
         with self.changed:
-            if self._waiting or sum(self._undecoded.values()) >= self._limit:
+            if self._waiting or sum(self._undecoded.values()) >= self._share():
                 return False
             began = self._beginning.values()
             return len(began) < BEGINNING or time.monotonic() - max(began) > SLOW_SOURCE
@@ -80,7 +90,7 @@ class ReadingLimit:
         def is_admitted() -> bool:
             if self._stopped or not self._undecoded.get(recording):
                 return True
-            full = sum(self._undecoded.values()) + samples > self._limit
+            full = sum(self._undecoded.values()) + samples > self._share()
             return not full and recording == min(self._waiting)
 
         with self.changed:
@@ -107,6 +117,10 @@ class ReadingLimit:
             self._beginning.pop(recording, None)
             self._undecoded.pop(recording, None)
             self.changed.notify_all()
+
+    def _share(self) -> float:
+        """Return the limit of this run, in samples."""
+        return max(self._limit / max(self._runs(), 1), min(MIN_LIMIT, self._limit))
 
     def stop(self) -> None:
         """End all waits."""

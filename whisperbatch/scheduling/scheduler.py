@@ -74,6 +74,11 @@ class Scheduler:
         with self._changed:
             return Activity(len(self._queue), self._rows, self._calls)
 
+    @property
+    def runs(self) -> int:
+        """Number of open runs."""
+        return len(self._runs)
+
     @contextmanager
     def running(self, run: RunShare) -> Iterator[None]:
         """Run the threads until the end of a `with` block, which may compute rows of a share."""
@@ -150,6 +155,9 @@ class Scheduler:
         try:
             if self._encodes_rows_alone:
                 self._encode_one_by_one(calls)
+            calls = without_closed(calls)
+            if not calls:
+                return
             results = dict(zip(calls, call_engine(self.engine, calls), strict=True))
             if self._store:
                 self._store.keep(results)
@@ -167,7 +175,7 @@ class Scheduler:
         for call in calls:
             call.row.keep = True  # costs nothing, and retries need the output
         for call in calls[:-1]:
-            if call.row.output is None:
+            if call.row.output is None and not call.run.closed:
                 encode(self.engine, [call.row])
                 with self._changed:
                     urgent = self._queue.take_urgent(calls, self._max_rows)
@@ -197,6 +205,17 @@ class Scheduler:
                 return
             self._max_rows = rows
         log.warning("the device is out of memory; from now on, a call has at most %d rows", rows)
+
+
+def without_closed(calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
+    """Return the rows of open runs. The rows of runs that have ended get a ClosedError."""
+    rows = []
+    for call in calls:
+        if call.run.closed:
+            call.result.set_exception(ClosedError("the run has ended"))
+        else:
+            rows.append(call)
+    return rows
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -166,6 +166,6 @@ def checked_threads() -> Iterator[None]:
         patch.setattr(sys, "unraisablehook", raised.append)
         # The scheduler's threads also look around now and then. This must not be necessary.
         patch.setattr(scheduler, "CHECK_INTERVAL", threading.TIMEOUT_MAX)
-        patch.setattr(submissions, "MAX_ACTIVE", MAX_ACTIVE)
+        patch.setattr(submissions.Places, "of", lambda *_: submissions.Places(MAX_ACTIVE, 2))
         yield
     assert raised == []
