@@ -42,6 +42,8 @@ from whisperbatch.types import Segment, Transcript
 
 SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
 MEASURING_TIME: Final = 2.0  # seconds
+HALF_LIFE: Final = 60.0  # seconds of work
+KNOWN_AFTER: Final = 5.0  # seconds of work
 PER_CPU: Final = 8  # recordings; each has about six threads, which wait most of the time
 
 
@@ -90,7 +92,7 @@ class Submission:
         # None after the end, because they hold the source
         self._run: PipelineRun | None = run
         self._measure: Callable[[], float | None] | None = measure
-        self._is_long: Callable[[], None] = lambda: None
+        self._advance: Callable[[float], None] = lambda _: None
         self._changed = threading.Condition()
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
@@ -238,6 +240,8 @@ class Submission:
                     if isinstance(item, Segment):
                         self._add(item)
                     else:
+                        if isinstance(item, Transcript):
+                            self._advance(item.duration)
                         self._end(item)
         except Exception as error:  # noqa: BLE001 - raised by `result`
             self._end(as_error(error, None))
@@ -253,8 +257,7 @@ class Submission:
             if not self.done:
                 self._segments.append(segment)
                 self._notify()
-        if segment.end > SHORT:
-            self._is_long()
+        self._advance(segment.end)
 
     def _end(self, result: Transcript | WhisperBatchError) -> None:
         with self._changed:
@@ -279,14 +282,20 @@ class Submitted:
     Attributes:
         active: number of recordings that are read and decoded.
         waiting: number of recordings that wait for a place.
-        long_waiting: number of these that wait for a place for a long recording.
-        seconds: known lengths of the long recordings that are active or wait, in seconds.
+        long_active: number of the active recordings that are not known to be short.
+        long_waiting: number of the waiting recordings that are not known to be short.
+        places: number of recordings that can be active.
+        long_wait: seconds that a long recording would wait for a place, estimated from the lengths
+            of the long recordings and the speed of the last minutes; 0 if one can start now, or the
+            speed is not known.
     """
 
     active: int
     waiting: int
+    long_active: int
     long_waiting: int
-    seconds: float
+    places: Places
+    long_wait: float
 
 
 @dataclass(eq=False, slots=True)
@@ -298,7 +307,8 @@ class _Entry:
         group: recordings of a group wait for each other.
         weight: share of the places, relative to the weights of other groups.
         number: in the order of the calls of `submit`.
-        length: as measured; None before, or if it is not known.
+        length: as measured, in seconds; None before, or if it is not known.
+        position: end of the audio that is transcribed, in seconds.
     """
 
     submission: Submission
@@ -306,15 +316,49 @@ class _Entry:
     weight: float
     number: int
     length: float | None = None
+    position: float = 0.0
 
     @property
     def is_short(self) -> bool:
-        """Whether the recording is known to be short."""
-        return self.length is not None and self.length <= SHORT
+        """Whether the recording is known to be short, and is not longer than its header states."""
+        return is_short(self.length) and self.position <= SHORT
 
-    def become_long(self) -> None:
-        """Note that the recording is longer than its header states."""
-        self.length = None
+    @property
+    def remaining(self) -> float:
+        """Seconds of audio that are not transcribed, as far as the length is known."""
+        return max((self.length or 0.0) - self.position, 0.0)
+
+
+class _Speed:
+    """Seconds of audio that are transcribed in a second, over the last minutes of work.
+
+    Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._audio = self._time = 0.0  # each second counts half of a second HALF_LIFE later
+        self._since: float | None = None  # None while there is no work
+
+    def update(self, *, working: bool, audio: float = 0.0) -> None:
+        """Count audio, and the time since the last call.
+
+        Args:
+            working: whether there is work from now on.
+            audio: seconds that have been transcribed.
+        """
+        now = time.monotonic()
+        if self._since is not None:
+            elapsed = now - self._since
+            kept = 0.5 ** (elapsed / HALF_LIFE)
+            self._audio, self._time = self._audio * kept, self._time * kept + elapsed
+        self._audio += audio
+        self._since = now if working else None
+
+    def seconds_for(self, audio: float) -> float:
+        """Return the seconds that audio takes; 0 if the speed is not known."""
+        if self._time < KNOWN_AFTER or not self._audio:
+            return 0.0
+        return audio * self._time / self._audio
 
 
 class _Line:
@@ -371,6 +415,7 @@ class Submissions:
         self._active: dict[_Entry, threading.Thread] = {}
         self._measured: tuple[_Entry, float] | None = None  # now, and since when
         self._numbers = count()
+        self._speed = _Speed()
         self._changed = threading.Condition()
         self._closed = False
         stop_at_exit(self)
@@ -382,11 +427,16 @@ class Submissions:
             waiting = [entry for entry in self._waiting() if not entry.submission.done]
             long = [entry for entry in waiting if not entry.is_short]
             active = [entry for entry in self._active if not entry.is_short]
+            has_place = not long and len(active) < self._places.long
+            self._speed.update(working=bool(self._active))
+            remaining = sum(entry.remaining for entry in (*long, *active))
             return Submitted(
                 active=len(self._active),
                 waiting=len(waiting),
+                long_active=len(active),
                 long_waiting=len(long),
-                seconds=sum(entry.length or 0.0 for entry in (*long, *active)),
+                places=self._places,
+                long_wait=0.0 if has_place else self._speed.seconds_for(remaining),
             )
 
     def stop_at_exit(self) -> None:
@@ -418,7 +468,7 @@ class Submissions:
             if self._closed:
                 raise ClosedError("this Transcriber is closed; load the model again")
             entry = _Entry(submission, group, weight, next(self._numbers))
-            submission._is_long = entry.become_long  # noqa: SLF001 - of the same module
+            submission._advance = partial(self._advance, entry)  # noqa: SLF001 - of the same module
             self._unmeasured.append(entry)
             self._start()
         return submission
@@ -459,6 +509,7 @@ class Submissions:
                 entry.submission._end(as_error(error, None))  # noqa: SLF001 - of the same module
             else:
                 self._active[entry] = thread
+                self._speed.update(working=True)
         self._start_measuring()
 
     def _next(self) -> _Entry | None:
@@ -522,7 +573,20 @@ class Submissions:
         finally:
             with self._changed:
                 del self._active[entry]
+                self._speed.update(working=bool(self._active))
                 self._start()
+
+    def _advance(self, entry: _Entry, position: float) -> None:
+        """Note how much of a recording is transcribed."""
+        with self._changed:
+            audio = max(position - entry.position, 0.0)
+            entry.position += audio
+            self._speed.update(working=True, audio=audio)
+
+
+def is_short(length: float | None) -> bool:
+    """Return whether a recording of this length, in seconds, may take any place."""
+    return length is not None and length <= SHORT
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

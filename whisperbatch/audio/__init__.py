@@ -1,7 +1,7 @@
 """Recordings as blocks of mono samples at 16 kHz."""
 
 from whisperbatch.audio.media import decode_audio, is_recording
-from whisperbatch.audio.reader import AudioReader, open_audio
+from whisperbatch.audio.reader import AudioReader, known_duration, open_audio
 from whisperbatch.audio.sources import check_path
 from whisperbatch.audio.track import list_tracks, stated_duration
 
@@ -10,6 +10,7 @@ __all__ = [
     "check_path",
     "decode_audio",
     "is_recording",
+    "known_duration",
     "list_tracks",
     "open_audio",
     "stated_duration",

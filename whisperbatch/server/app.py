@@ -20,9 +20,16 @@ from starlette.responses import JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
+from whisperbatch.server.admission import Admission, Limits
 from whisperbatch.server.endpoints import OPENAPI, Endpoints
-from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
-from whisperbatch.server.guard import Admission, Guard
+from whisperbatch.server.errors import (
+    ApiError,
+    as_api_error,
+    response_of,
+    shutting_down,
+    unavailable,
+)
+from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
@@ -56,7 +63,9 @@ class Server:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self.admission = Admission(settings.max_requests)
+        self.admission = Admission(
+            Limits(settings.max_requests, settings.max_client_requests, settings.max_wait)
+        )
         self.models = Models(settings.models, settings.load, settings.max_memory)
         self._assisted: Models | None = None
         if settings.assistant_model:
@@ -75,7 +84,10 @@ class Server:
             redoc_url=None,
         )
         self._add_routes(routes)
-        guarded: ASGIApp = Guard(routes, settings.keys(), int(settings.max_upload), self._metrics)
+        self._guard = Guard(
+            routes, settings.keys(), int(settings.max_upload), self._metrics, self.admission.cut
+        )
+        guarded: ASGIApp = self._guard
         if settings.origins:
             guarded = CORSMiddleware(
                 guarded,
@@ -93,6 +105,15 @@ class Server:
             return None
         return self._preparing.exception()
 
+    def reload_keys(self) -> None:
+        """Read the keys again. Running requests go on. Keys that cannot be read are logged."""
+        try:
+            self._guard.set_keys(self.settings.keys())
+        except wb.OptionError as error:
+            log.error("the keys are not reloaded: %s", error)  # noqa: TRY400 - the user's error
+        else:
+            log.info("the keys are reloaded")
+
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Load the models in the background, and free them at the end."""
@@ -103,9 +124,10 @@ class Server:
             self.admission.closed = True
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
-            await self.models.close()
-            if self._assisted:
-                await self._assisted.close()
+            if not self.admission.cut.is_set():  # closing would wait for the running engine calls
+                await self.models.close()
+                if self._assisted:
+                    await self._assisted.close()
 
     async def _prepare(self) -> None:
         """Load the models.
@@ -163,7 +185,7 @@ class Server:
 
     async def _ready(self) -> dict[str, str]:
         if self.admission.closed:
-            raise unavailable("the server is shutting down")
+            raise shutting_down()
         if self._preparing is None or not self._preparing.done():
             raise unavailable("the models are being loaded")
         self._preparing.result()

@@ -16,21 +16,21 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 import whisperbatch as wb
 from whisperbatch.huggingface import Inference, JsonBody, answer_of, parse_object, parse_parameters
+from whisperbatch.server.admission import Admission
 from whisperbatch.server.errors import ApiError, invalid
-from whisperbatch.server.fields import limit_duration
+from whisperbatch.server.fields import within_limits
 from whisperbatch.server.formats import as_json
-from whisperbatch.server.guard import Admission
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import before, disconnect, submit, timed_out
+from whisperbatch.server.submitting import before, client_of, disconnect, submit, timed_out
 from whisperbatch.server.uploads import (
     FILE,
     Form,
@@ -121,15 +121,23 @@ class Endpoints:
         started = time.perf_counter()
         max_time = self._settings.max_time
         async with AsyncExitStack() as stack:
-            stack.enter_context(self._admission.admitted())
+            client = client_of(request)
+            stack.enter_context(self._admission.admitted(client))
             spool, parameters = await receive_body(request, self._settings, stack)
             gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
             asked = self._asked(parameters)
             models = self._assisted if self._assisted and asked.assisted else self._models
             asr = await stack.enter_async_context(models.using(models.names[0]))
-            file = cast("BinaryIO", spool.open())
-            submission = await submit(asr, models, file, asked.options)
+            submission = await submit(
+                asr,
+                models,
+                spool,
+                asked.options,
+                client=client,
+                admission=self._admission,
+                max_batch=self._defaults.batch_size,
+            )
             stack.callback(submission.cancel)
             transcript = await before(gone, submission, max_time)
             if transcript is None:
@@ -150,7 +158,8 @@ class Endpoints:
             )
         except wb.OptionError as error:
             raise invalid(str(error), _named(str(error), parameters)) from error
-        return Inference(limit_duration(asked.options, self._defaults), asked.assisted)
+        options = within_limits(asked.options, self._defaults, self._settings.max_beams)
+        return Inference(options, asked.assisted)
 
 
 def _named(message: str, parameters: object) -> str:
@@ -183,7 +192,7 @@ async def receive_body(
 
     body = _body_of(request, new, int(settings.max_upload))
     try:
-        async for data in pieces(request, settings.idle_timeout, settings.upload_timeout):
+        async for data in pieces(request, settings.upload_limits):
             body.feed(data)
         spool, parameters = body.finish()
     except OSError as error:

@@ -116,7 +116,7 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
     if isinstance(error, wb.MissingExtraError):
         return ApiError(501, str(error), kind="server_error", code="not_installed", may_retry=False)
     if isinstance(error, wb.ClosedError):
-        return unavailable("the server is shutting down")
+        return shutting_down()
     if isinstance(error, wb.EngineError):
         return ApiError(500, str(error), kind="server_error", code="engine_failed")
     cause = str(error) or type(error).__name__
@@ -127,6 +127,16 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
 def unavailable(message: str, retry_after: float = 5.0) -> ApiError:
     """Return the error of a server that is not ready, or shuts down (status 503)."""
     return ApiError(503, message, kind="server_error", code="unavailable", retry_after=retry_after)
+
+
+def client_gone() -> ApiError:
+    """Return the error of a request without a client (status 499): no client receives it."""
+    return ApiError(499, "the client has closed the connection", code="client_gone")
+
+
+def shutting_down() -> ApiError:
+    """Return the error of a server that shuts down (status 503)."""
+    return unavailable("the server is shutting down")
 
 
 def option_in(message: str) -> str | None:

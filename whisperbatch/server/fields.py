@@ -23,6 +23,8 @@ from whisperbatch.server.speakers import (
     with_speaker_options,
 )
 
+MAX_BEAMS: Final = 10  # of a request
+
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"]
 STREAMED: Final = ("json", "text", "verbose_json", "diarized_json")
 SUBTITLES: Final = ("srt", "vtt")
@@ -195,6 +197,7 @@ def parse_request(
     form: Mapping[str, Sequence[str]],
     task: Literal["transcribe", "translate"],
     defaults: wb.Options,
+    max_beams: int = MAX_BEAMS,
 ) -> TranscriptionRequest:
     """Return the request that the fields of a form describe.
 
@@ -202,6 +205,7 @@ def parse_request(
         form: the values of each field.
         task: of the path.
         defaults: the server's options, which fields replace.
+        max_beams: largest number of hypotheses of a row.
 
     Returns:
         The request; its options are valid.
@@ -244,7 +248,7 @@ def parse_request(
         raise about(error, form) from error
     return TranscriptionRequest(
         model=model,
-        options=limit_duration(options, defaults),
+        options=within_limits(options, defaults, max_beams),
         response_format=response_format,  # type: ignore[arg-type]  # one of the choices
         stream=stream,
         segments=not granularities or "segment" in granularities,
@@ -324,16 +328,25 @@ def _parse(name: str, text: str) -> object:
         raise invalid(f"{name} must be of the form {form}, not {text[:50]!r}", name) from error
 
 
-def limit_duration(options: wb.Options, defaults: wb.Options) -> wb.Options:
-    """Return the options with at most the server's longest duration.
+def within_limits(options: wb.Options, defaults: wb.Options, max_beams: int) -> wb.Options:
+    """Return the options of a request within the limits of the server.
+
+    The longest duration is at most that of the server.
 
     Args:
         options: of a request.
         defaults: the server's options.
+        max_beams: largest number of hypotheses of a row.
 
     Returns:
-        The options of the request.
+        The options.
+
+    Raises:
+        ApiError: the request asks for more hypotheses than the limit.
     """
+    for name in ("beam_size", "best_of"):
+        if getattr(options, name) > max(max_beams, getattr(defaults, name)):
+            raise invalid(f"{name} must be at most {max_beams} on this server", name)
     limit = defaults.max_duration
     if limit is None or (options.max_duration is not None and options.max_duration <= limit):
         return options

@@ -1,11 +1,10 @@
-"""What happens to every request before and after its route, and the limit of requests.
+"""What happens to every request before and after its route.
 
 id        every answer has an `x-request-id`
 keys      a wrong or missing key gets the status 401
 size      a body that states a size above the limit gets the status 413 before it is read
 errors    an unexpected exception gets the status 500, with its cause
 metrics   every answer is counted
-limit     a request above the limit gets the status 429, and the time until it may have a place
 """
 
 import asyncio
@@ -13,15 +12,14 @@ import hmac
 import re
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whisperbatch.server.errors import ApiError, as_api_error, response_of, unavailable
+from whisperbatch.server.errors import ApiError, as_api_error, response_of, shutting_down
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
@@ -31,11 +29,11 @@ PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in C
 
 BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
+LAST_EVENT: Final = 0.5  # seconds in which a stream sends its error, when the server is cut
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
 REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-RECENT: Final = 20  # requests whose ends give the rate
-MAX_WAIT: Final = 120.0  # seconds; OpenAI's clients do not wait longer
-FIRST_GUESS: Final = 5.0  # seconds from one end to the next, before any request has ended
+CLIENT: Final = "whisperbatch.client"
+"""Key of the scope: the client of a request, for limits and fair shares."""
 
 
 class Guard:
@@ -46,13 +44,26 @@ class Guard:
         keys: keys that clients may send; none if no key is needed.
         max_bytes: limit of a file's size.
         metrics: counts the answers.
+        cut: set when requests that have not ended get the status 503.
     """
 
-    def __init__(self, app: ASGIApp, keys: Iterable[str], max_bytes: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Iterable[str],
+        max_bytes: int,
+        metrics: Metrics,
+        cut: asyncio.Event,
+    ) -> None:
         self._app = app
-        self._keys = [key.encode() for key in keys]
+        self.set_keys(keys)
         self._max_bytes = max_bytes
         self._metrics = metrics
+        self._cut = cut
+
+    def set_keys(self, keys: Iterable[str]) -> None:
+        """Replace the keys that clients may send; none if no key is needed."""
+        self._keys = [key.encode() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
@@ -67,9 +78,9 @@ class Guard:
         answering = _Answering(receive, send, request_id, has_body=has_body)
         try:
             self._check(scope, headers)
-            await self._app(scope, answering.receive, answering.send)
+            await self._run(scope, answering)
         except Exception as error:
-            if answering.status is None:  # raised by `_check`
+            if answering.status is None:  # raised by `_check` or at the end of the server
                 answer = as_api_error(error)
                 self._metrics.errors.labels(answer.code or "none").inc()
                 await response_of(answer)(scope, answering.receive, answering.send)
@@ -78,6 +89,31 @@ class Guard:
         finally:
             self._count(scope, answering.status, started)
 
+    async def _run(self, scope: Scope, answering: "_Answering") -> None:
+        """Let the routes answer, until the server has no more time.
+
+        Raises:
+            ApiError: the server shuts down.
+            Exception: as a route raised it.
+        """
+        answer = asyncio.ensure_future(self._app(scope, answering.receive, answering.send))
+        cut = asyncio.ensure_future(self._cut.wait())
+        try:
+            await asyncio.wait({answer, cut}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                await asyncio.wait({answer}, timeout=LAST_EVENT)
+            if answer.done():
+                return answer.result()
+            answer.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await answer
+            if answering.status is None:
+                raise shutting_down()
+        finally:
+            answer.cancel()
+            cut.cancel()
+        return None
+
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check the key and the size of a request.
 
@@ -85,8 +121,9 @@ class Guard:
             ApiError: the key is wrong, or the body is too large.
         """
         is_public = scope["method"] == "OPTIONS" or (scope["method"], scope["path"]) in PUBLIC
+        scope[CLIENT] = (scope.get("client") or ("",))[0]
         if self._keys and not is_public:
-            self._check_key(headers)
+            scope[CLIENT] = self._check_key(headers)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")
         more = JSON_BYTES if is_json else FORM_BYTES
@@ -94,7 +131,8 @@ class Guard:
         if length.isdecimal() and int(length[:20]) > limit:
             raise too_large(self._max_bytes)
 
-    def _check_key(self, headers: Headers) -> None:
+    def _check_key(self, headers: Headers) -> str:
+        """Return the name of the client with this key."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         given = key.strip().encode() if scheme.lower() == "bearer" else b""
         # all keys are compared, so that the time does not depend on the key
@@ -105,6 +143,7 @@ class Guard:
                 "the API key is wrong" if given else "send an API key: Authorization: Bearer KEY",
                 code="invalid_api_key",
             )
+        return f"key {matches.index(True) + 1}"
 
     def _count(self, scope: Scope, status: int | None, started: float) -> None:
         path = getattr(scope.get("route"), "path", "other")
@@ -158,85 +197,3 @@ class _Answering:
     async def _receive_all(self) -> None:
         while not self._received:
             await self.receive()
-
-
-class Admission:
-    """Admits requests up to a limit. For one event loop.
-
-    Args:
-        limit: number of requests that are uploaded, wait, or are transcribed.
-        now: clock, in seconds.
-
-    Attributes:
-        active: number of admitted requests that have not ended.
-        closed: whether the server shuts down, so that new requests are refused.
-    """
-
-    def __init__(self, limit: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._now = now
-        self.active = 0
-        self.closed = False
-        self._ends: deque[float] = deque(maxlen=RECENT)
-        self._refused: deque[float] = deque()
-
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Count a request until the end of a `with` block.
-
-        Raises:
-            ApiError: there is no place (429), or the server shuts down (503).
-        """
-        if self.closed:
-            raise unavailable("the server is shutting down")
-        if self.active >= self._limit:
-            raise ApiError(
-                429,
-                f"the server works on {self.active} requests, its limit; repeat the request later",
-                kind="rate_limit_error",
-                code="queue_full",
-                retry_after=self._wait(),
-            )
-        self.active += 1
-        try:
-            yield
-        finally:
-            self.active -= 1
-            self._ends.append(self._now())
-
-    def _wait(self) -> float:
-        """Return the seconds after which a refused request may find a place.
-
-        Requests end at a certain rate. The requests that were refused before this one, and have not
-        yet come back, take the next places.
-        """
-        now = self._now()
-        ends = list(self._ends)
-        between = (now - ends[0]) / len(ends) if ends else FIRST_GUESS
-        while self._refused and self._refused[0] <= now:
-            self._refused.popleft()
-        wait = min(between * (len(self._refused) + 1), MAX_WAIT)
-        self._refused.append(now + wait)
-        return wait
-
-
-class Places:
-    """A number of places that can be taken. For one event loop.
-
-    Args:
-        free: number of places.
-    """
-
-    def __init__(self, free: int) -> None:
-        self._free = free
-
-    def take(self) -> bool:
-        """Take a place, and return whether there was one."""
-        if not self._free:
-            return False
-        self._free -= 1
-        return True
-
-    def give_back(self) -> None:
-        """Give a place back."""
-        self._free += 1

@@ -1,12 +1,17 @@
 """The command `whisperbatch serve`: run the server until it is stopped.
 
 The first SIGTERM or Ctrl-C refuses new work with the status 503, and waits for the running work, at
-most `shutdown_timeout`. The second ends the server at once.
+most `shutdown_timeout`. The requests that have not ended then get the status 503, streams an event
+with an error, and the process ends. The second signal ends the server at once. SIGHUP reads the
+keys again.
 """
 
 import asyncio
 import json
+import logging
+import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -47,9 +52,17 @@ def serve(arguments: Sequence[str]) -> None:
         server_header=False,
         log_level="info",
     )
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, lambda *_: server.reload_keys())
     _Uvicorn(config, server).run()
     if server.failure:
         raise server.failure
+    if server.admission.cut.is_set():
+        # Python would wait for the running calls of the engine, whose results nobody needs
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def settings_of(arguments: Sequence[str]) -> ServerSettings:
@@ -154,9 +167,10 @@ class _Uvicorn(uvicorn.Server):
         """
         if self._server.failure:
             self.should_exit = True
-        if self._deadline is not None and (
-            not self._server.admission.active or time.monotonic() >= self._deadline
-        ):
-            self.should_exit = True
+        if self._deadline is not None:
+            is_over = time.monotonic() >= self._deadline
+            if is_over and self._server.admission.active:
+                self._server.admission.cut.set()
+            self.should_exit |= is_over or not self._server.admission.active
         self.should_exit |= self._server.failure is not None
         return await super().on_tick(counter)

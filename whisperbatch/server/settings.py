@@ -21,6 +21,8 @@ import whisperbatch as wb
 from whisperbatch.engines.keywords import EngineName, LoadKeywords
 from whisperbatch.huggingface import EndpointSettings, with_draft_model
 from whisperbatch.options import documented_fields, resolve
+from whisperbatch.server.fields import MAX_BEAMS
+from whisperbatch.server.uploads import UploadLimits
 
 
 class ServerSettings(BaseSettings):
@@ -42,9 +44,17 @@ class ServerSettings(BaseSettings):
         max_duration: longest recording, in seconds.
         max_requests: number of requests that are uploaded, wait or are transcribed; more requests
             get the status 429.
+        max_client_requests: number of these of one client: of one key, or of one address if no keys
+            are given. Half of max_requests if it is not given.
+        max_wait: when a recording of more than two minutes would wait longer for its turn, in
+            seconds, it gets the status 429. The wait is estimated.
+        max_beams: largest `beam_size` and `best_of` of a request. The batch size of a request is at
+            most that of the server.
         max_time: longest time of a request after its upload, in seconds.
         upload_timeout: longest time of an upload, in seconds.
         idle_timeout: longest time without data during an upload, in seconds.
+        min_upload_rate: an upload that is slower gets the status 408, in bytes a second, on average
+            over idle_timeout.
         max_memory: when the process needs more memory, models without requests are closed.
         shutdown_timeout: seconds that running requests have after SIGTERM.
         upload_directory: directory for uploads; the system's directory for temporary files if it is
@@ -73,9 +83,13 @@ class ServerSettings(BaseSettings):
     max_upload: ByteSize = Field(ByteSize(2_000_000_000), ge=1)
     max_duration: float = Field(6 * 3600.0, gt=0)
     max_requests: int = Field(256, ge=1)
+    max_client_requests: int | None = Field(None, ge=1)
+    max_wait: float = Field(3600.0, gt=0)
+    max_beams: int = Field(MAX_BEAMS, ge=1)
     max_time: float = Field(4 * 3600.0, gt=0)
     upload_timeout: float = Field(3600.0, gt=0)
     idle_timeout: float = Field(60.0, gt=0)
+    min_upload_rate: float = Field(1000.0, ge=0)
     max_memory: ByteSize | None = None
     shutdown_timeout: float = Field(60.0, ge=0)
     upload_directory: Path | None = None
@@ -112,6 +126,11 @@ class ServerSettings(BaseSettings):
         found = {"model": endpoint.model, "assistant_model": endpoint.assistant_model}
         given = {name: value for name, value in found.items() if value}
         return init_settings, env_settings, InitSettingsSource(settings_cls, given)
+
+    @property
+    def upload_limits(self) -> UploadLimits:
+        """How slow an upload may be."""
+        return UploadLimits(self.idle_timeout, self.upload_timeout, self.min_upload_rate)
 
     def keys(self) -> frozenset[str]:
         """Return the keys that clients may send; empty if no key is needed.

@@ -2,19 +2,41 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, BinaryIO, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import Any, BinaryIO, TypeVar, cast
 
+from starlette.requests import Request
 from starlette.types import Receive
 
 import whisperbatch as wb
-from whisperbatch.server.errors import ApiError
+from whisperbatch.audio import known_duration
+from whisperbatch.protocols import EngineTraits
+from whisperbatch.server.admission import Admission
+from whisperbatch.server.errors import ApiError, client_gone
+from whisperbatch.server.guard import CLIENT
 from whisperbatch.server.models import Models
+from whisperbatch.server.uploads import Spool
+from whisperbatch.submissions import is_short
 
 T = TypeVar("T")
 
 
+def client_of(request: Request) -> str:
+    """Return the name of the client of a request: of its key, or its address."""
+    return str(request.scope.get(CLIENT, ""))
+
+
 async def submit(
-    asr: wb.Transcriber, models: Models, file: BinaryIO, options: wb.Options
+    asr: wb.Transcriber,
+    models: Models,
+    spool: Spool,
+    options: wb.Options,
+    *,
+    client: str,
+    admission: Admission,
+    max_batch: int | None,
+    in_order: bool = False,
 ) -> wb.Submission:
     """Submit a recording.
 
@@ -24,23 +46,41 @@ async def submit(
     Args:
         asr: the model.
         models: of the server.
-        file: the recording.
+        spool: the recording.
         options: of the transcription.
+        client: of the request; clients take turns.
+        admission: limits the wait.
+        max_batch: largest batch size; None for that of the engine. The batch size has no effect on
+            the text.
+        in_order: the recording is read like a pipe.
 
     Returns:
         The recording.
 
     Raises:
+        ApiError: the recording would wait too long (429).
         OptionError: the model cannot honour an option.
         AudioError: the recording of a known speaker cannot be used.
         MissingExtraError: the networks that find speakers are not installed.
         ModelError: the networks are damaged.
     """
+    if options.batch_size:
+        traits = EngineTraits.of(asr.engine)
+        most = max_batch or traits.default_batch_size(options.hypotheses)
+        options = replace(options, batch_size=min(options.batch_size, most))
+    file = cast("BinaryIO", spool.open(in_order=in_order))
+    length, submitted = None, asr.submitted
+    # the library measures files that have to wait, but no pipes
+    if spool.complete and (in_order or submitted.long_waiting):
+        length = await asyncio.to_thread(known_duration, cast("BinaryIO", spool.open()), options)
+    if not is_short(length):
+        admission.check_wait(submitted)
+    start = partial(asr.submit, file, options=options, group=client, length=length)
     if not options.diarize:
-        return asr.submit(file, options=options)
+        return start()
     if options.speaker == "voice":
         await models.load_diarizer(options.diarizer)
-    submitting = asyncio.ensure_future(asyncio.to_thread(asr.submit, file, options=options))
+    submitting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         return await asyncio.shield(submitting)
     except asyncio.CancelledError:
@@ -89,11 +129,6 @@ async def before(gone: "asyncio.Future[None]", work: Awaitable[T], seconds: floa
 
 async def _await_result(work: Awaitable[T]) -> T:
     return await work
-
-
-def client_gone() -> ApiError:
-    """Return the error of a request without a client (status 499): no client receives it."""
-    return ApiError(499, "the client has closed the connection", code="client_gone")
 
 
 def timed_out(seconds: float) -> ApiError:

@@ -16,28 +16,24 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import BinaryIO, Final, Literal, cast
+from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
-from whisperbatch.server.errors import as_api_error, invalid
+from whisperbatch.server.admission import Admission
+from whisperbatch.server.errors import as_api_error, invalid, shutting_down
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
-from whisperbatch.server.guard import Admission, Places
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import before, disconnect, submit, timed_out
+from whisperbatch.server.submitting import before, client_of, disconnect, submit, timed_out
 from whisperbatch.server.uploads import FILE, Form, boundary_of, disk_full, new_spool, pieces
 
 Task = Literal["transcribe", "translate"]
-
-MAX_EARLY: Final = 32
-"""Recordings that are submitted before their upload is complete. At most 64 recordings are active,
-so that slow uploads leave half of the places to complete recordings."""
 
 ERRORS_FIRST: Final = 5.0  # seconds; an error before the first segment is no event, but a status
 
@@ -57,10 +53,10 @@ class Transcriptions:
     def __init__(
         self, settings: ServerSettings, models: Models, admission: Admission, metrics: Metrics
     ) -> None:
-        self._settings = settings
-        self._models, self._admission, self._metrics = models, admission, metrics
-        self._defaults = settings.default_options()
-        self._early = Places(MAX_EARLY)
+        self.settings = settings
+        self.models, self.admission, self._metrics = models, admission, metrics
+        self.defaults = settings.default_options()
+        self.early: set[_Work] = set()
 
     async def answer(self, request: Request, task: Task) -> Response:
         """Return the answer to a request.
@@ -78,10 +74,8 @@ class Transcriptions:
         """
         started = time.perf_counter()
         async with AsyncExitStack() as stack:
-            stack.enter_context(self._admission.admitted())
-            work = _Work(
-                self._settings, self._models, self._defaults, task, stack, early=self._early
-            )
+            stack.enter_context(self.admission.admitted(client_of(request)))
+            work = _Work(self, task, stack, client_of(request))
             await work.receive(request)
             asked, submission = work.submitted()
             gone = asyncio.ensure_future(disconnect(request.receive))
@@ -92,14 +86,25 @@ class Transcriptions:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
                 events = self._note(events_of(submission, asked), submission, started)
-                return _EventResponse(events, gone, stack.pop_all(), self._settings.max_time)
-            transcript = await before(gone, submission, self._settings.max_time)
+                return _EventResponse(
+                    events, gone, stack.pop_all(), self.settings.max_time, self.admission.cut
+                )
+            transcript = await before(gone, submission, self.settings.max_time)
             if transcript is None:
-                raise timed_out(self._settings.max_time)
+                raise timed_out(self.settings.max_time)
             self._metrics.note(transcript, time.perf_counter() - started)
             named = replace(transcript, source=work.file_name)
             return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
         raise AssertionError  # the block above returns or raises
+
+    def may_begin_early(self, asr: wb.Transcriber) -> bool:
+        """Return whether a recording may be submitted before its upload is complete.
+
+        A slow upload holds a place. It must not hold one that a complete recording needs.
+        """
+        submitted = asr.submitted
+        free = submitted.places.long - submitted.long_active
+        return free > 0 and not submitted.long_waiting and not self.early
 
     async def _note(
         self, events: AsyncIterator[str], submission: wb.Submission, started: float
@@ -117,18 +122,8 @@ class Transcriptions:
 class _Work:
     """A request while its form is received, and then while its recording is transcribed."""
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        models: Models,
-        defaults: wb.Options,
-        task: Task,
-        stack: AsyncExitStack,
-        *,
-        early: Places,
-    ) -> None:
-        self._settings, self._models, self._early = settings, models, early
-        self._defaults, self._task, self._stack = defaults, task, stack
+    def __init__(self, of: Transcriptions, task: Task, stack: AsyncExitStack, client: str) -> None:
+        self._of, self._task, self._stack, self._client = of, task, stack, client
         self._asked: TranscriptionRequest | None = None
         self._asr: wb.Transcriber | None = None
         self._submission: wb.Submission | None = None
@@ -145,7 +140,7 @@ class _Work:
         Raises:
             ApiError: the form is wrong.
         """
-        settings = self._settings
+        settings = self._of.settings
         self._form = form = Form(
             boundary_of(request.headers),
             partial(new_spool, directory=settings.upload_directory),
@@ -153,7 +148,7 @@ class _Work:
         )
         self._stack.callback(form.close)
         with ExitStack() as uploading:
-            async for data in pieces(request, settings.idle_timeout, settings.upload_timeout):
+            async for data in pieces(request, settings.upload_limits):
                 try:
                     form.feed(data)
                 except OSError as error:
@@ -164,7 +159,7 @@ class _Work:
             raise invalid("file is missing: send the recording as a file", FILE, "missing")
         if not form.file.size:
             raise invalid("file is empty", FILE, "invalid_audio")
-        asked = parse_request(form.fields, self._task, self._defaults)
+        asked = self._parse()
         if self._submission and asked == self._asked:
             return
         if self._submission:  # a field came after the file
@@ -189,22 +184,47 @@ class _Work:
         if in_order is None:
             return
         self._decided = True
-        if in_order and self._early.take():
-            uploading.callback(self._early.give_back)
-            await self._submit(parse_request(form.fields, self._task, self._defaults))
+        if in_order:
+            asked = self._parse()
+            await self._choose_model(asked)
+            if self._of.may_begin_early(self._model()):
+                self._of.early.add(self)
+                uploading.callback(self._of.early.discard, self)
+                await self._submit(asked)
+
+    def _parse(self) -> TranscriptionRequest:
+        of = self._of
+        return parse_request(self._form.fields, self._task, of.defaults, of.settings.max_beams)
+
+    def _model(self) -> wb.Transcriber:
+        if self._asr is None:
+            raise AssertionError
+        return self._asr
+
+    async def _choose_model(self, asked: TranscriptionRequest) -> None:
+        if self._asr is None or self._asked is None or asked.model != self._asked.model:
+            self._asr = await self._stack.enter_async_context(self._of.models.using(asked.model))
+        self._asked = asked
 
     async def _submit(self, asked: TranscriptionRequest) -> None:
-        if self._asr is None or self._asked is None or asked.model != self._asked.model:
-            self._asr = await self._stack.enter_async_context(self._models.using(asked.model))
-        self._asked = asked
+        await self._choose_model(asked)
         if (spool := self._form.file) is None:
             raise AssertionError
         # The text of some recordings depends on whether the file has random access. It must not
         # depend on how fast the upload arrives, so that both are decided by the request alone.
         in_order = asked.options.language is not None and spool.can_be_read_in_order()
-        file = cast("BinaryIO", spool.open(in_order=bool(in_order)))
+        of = self._of
         try:
-            self._submission = await submit(self._asr, self._models, file, asked.options)
+            self._submission = await submit(
+                self._model(),
+                of.models,
+                spool,
+                asked.options,
+                client=self._client,
+                admission=of.admission,
+                max_batch=of.defaults.batch_size,
+                in_order=bool(in_order),
+            )
         except wb.OptionError as error:  # an option that this model cannot honour
             raise about(error, self._form.fields) from error
         self._stack.callback(self._submission.cancel)
@@ -219,21 +239,23 @@ class _EventResponse(Response):
         gone: "asyncio.Future[None]",
         stack: AsyncExitStack,
         max_time: float,
+        cut: asyncio.Event,
     ) -> None:
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
         self.headers["cache-control"] = "no-cache"
         self.headers["x-accel-buffering"] = "no"  # a proxy sends each event at once
         self._events, self._gone = events, gone
-        self._stack, self._max_time = stack, max_time
+        self._stack, self._max_time, self._cut = stack, max_time, cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of the base class
         async with self._stack:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sending = asyncio.ensure_future(self._send(send))
+            cut = asyncio.ensure_future(self._cut.wait())
             try:
                 await asyncio.wait(
-                    {self._gone, sending},
+                    {self._gone, sending, cut},
                     timeout=self._max_time,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -242,10 +264,12 @@ class _EventResponse(Response):
                     sending.result()
             finally:
                 sending.cancel()
+                cut.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await sending
             if late:
-                for event in ending_with(timed_out(self._max_time)):
+                error = shutting_down() if self._cut.is_set() else timed_out(self._max_time)
+                for event in ending_with(error):
                     await send(_body(event))
                 await send(_body(""))
 

@@ -10,10 +10,12 @@ network ── write() ──> temporary file ──> SpooledFile.read() ── 
 
 import asyncio
 import io
+import math
 import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, Final, cast
@@ -23,9 +25,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from whisperbatch.server.errors import ApiError, invalid
+from whisperbatch.server.errors import ApiError, client_gone, invalid
 from whisperbatch.server.speakers import REFERENCES
-from whisperbatch.server.submitting import client_gone
 
 MAX_FIELDS: Final = 200  # parts of a form
 MAX_FIELD_BYTES: Final = 1_000_000  # of all fields together, but the voices of known speakers
@@ -217,13 +218,27 @@ class SpooledFile(io.RawIOBase):
         return self._position
 
 
-async def pieces(request: Request, idle: float, total: float) -> AsyncIterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """How slow an upload may be.
+
+    Attributes:
+        idle: longest time without data, in seconds.
+        total: longest time of the upload, in seconds.
+        rate: lowest rate, in bytes a second, on average over `idle`; 0 for no limit.
+    """
+
+    idle: float
+    total: float
+    rate: float = 0.0
+
+
+async def pieces(request: Request, limits: UploadLimits) -> AsyncIterator[bytes]:
     """Yield the body of a request.
 
     Args:
         request: of a client.
-        idle: longest time without data, in seconds.
-        total: longest time of the upload, in seconds.
+        limits: of the upload.
 
     Yields:
         The bytes, as they arrive.
@@ -231,10 +246,12 @@ async def pieces(request: Request, idle: float, total: float) -> AsyncIterator[b
     Raises:
         ApiError: the client is too slow, or is gone.
     """
-    deadline = time.monotonic() + total
+    began = time.monotonic()
+    deadline = began + limits.total
+    due = began + limits.idle if limits.rate else math.inf
     stream = request.stream()
     while True:
-        limit = min(idle, max(deadline - time.monotonic(), 0.0))
+        limit = min(limits.idle, max(min(deadline, due) - time.monotonic(), 0.0))
         try:
             data = await asyncio.wait_for(anext(stream, b""), limit)
         except asyncio.TimeoutError as error:
@@ -245,6 +262,8 @@ async def pieces(request: Request, idle: float, total: float) -> AsyncIterator[b
             raise client_gone() from error
         if not data:
             return
+        if limits.rate:  # each byte gives the client time for the next bytes
+            due = min(due + len(data) / limits.rate, time.monotonic() + limits.idle)
         yield data
 
 

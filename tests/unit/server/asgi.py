@@ -41,11 +41,12 @@ class Answer:
 
 
 class Client:
-    """Sends requests to a server. `gone` is set to disconnect."""
+    """Sends requests to a server. `gone` is set to disconnect; `address` is that of the client."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.gone = asyncio.Event()
+        self.address = "127.0.0.1"
 
     async def request(
         self,
@@ -69,7 +70,7 @@ class Client:
             "query_string": query.encode(),
             "root_path": "",
             "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
-            "client": ("127.0.0.1", 1),
+            "client": (self.address, 1),
             "server": ("127.0.0.1", 8000),
         }
         messages = self._messages(pieces)

@@ -4,6 +4,8 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
@@ -242,6 +244,130 @@ async def test_a_server_that_shuts_down_refuses_new_work(monkeypatch: pytest.Mon
         assert (await client.request("GET", "/health")).status == 200
         engine.release.set()
         assert (await running_request).status == 200
+
+
+@in_loop
+async def test_requests_that_outlive_the_shutdown_get_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = HeldEngine()
+    async with running(monkeypatch, engine) as client:
+        posts = [client.post({**MODEL, **more}, wav(3)) for more in ({}, {"stream": "true"})]
+        answers = [asyncio.ensure_future(post) for post in posts]
+        await until(engine.called.is_set)
+        await until(lambda: client.server.admission.active == 2)
+        client.server.admission.closed = True
+        client.server.admission.cut.set()
+        plain, stream = await asyncio.gather(*answers)
+        assert plain.status == 503
+        assert plain.error["code"] == "unavailable"
+        assert plain.headers["x-request-id"]
+        if stream.status == 200:  # the answer had begun
+            *_, event, done = stream.body.decode().strip().split("\n\n")
+            assert json.loads(event.removeprefix("data: "))["error"]["code"] == "unavailable"
+            assert done == "data: [DONE]"
+        else:
+            assert stream.error["code"] == "unavailable"
+        engine.release.set()
+
+
+@in_loop
+async def test_an_upload_that_arrives_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"idle_timeout": 0.3, "min_upload_rate": 1000}
+    async with running(monkeypatch, **settings) as client:
+
+        async def pieces(data: bytes, pause: float) -> AsyncIterator[bytes]:
+            yield form(MODEL, data)[:500]
+            for at in range(500, len(form(MODEL, data))):
+                yield form(MODEL, data)[at : at + 1]
+                await asyncio.sleep(pause)
+
+        slow = pieces(wav(3), 0.02)
+        answer = await client.request("POST", "/v1/audio/transcriptions", headers=FORM, pieces=slow)
+        assert (answer.status, answer.error["code"]) == (408, "upload_timeout")
+        assert (await client.post(MODEL, wav(3))).status == 200
+
+
+@pytest.mark.parametrize("name", ["beam_size", "best_of"])
+def test_clients_may_not_ask_for_more_hypotheses_than_the_server_allows(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async def test() -> None:
+        async with running(monkeypatch, max_beams=7) as client:
+            refused = await client.post({**MODEL, name: "8"}, wav(3))
+            assert (refused.status, refused.error["param"]) == (400, name)
+            assert "at most 7" in refused.error["message"]
+            assert (await client.post({**MODEL, name: "7"}, wav(3))).status == 200
+            if name == "beam_size":
+                plain = await client.request(
+                    "POST",
+                    "/predict",
+                    headers={"content-type": "audio/wav"},
+                    pieces=[wav(3)],
+                    query="beam_size=8",
+                )
+                assert (plain.status, plain.error["param"]) == (400, name)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("server", "largest"), [(None, 8), (3, 3)])
+def test_clients_may_lower_the_batch_size_but_not_raise_it(
+    monkeypatch: pytest.MonkeyPatch, server: int | None, largest: int
+) -> None:
+    async def test() -> None:
+        engine = FakeEngine()
+        options = {"batch_size": server} if server else {}
+        async with running(monkeypatch, engine, options=options) as client:
+            several = {**MODEL, "batch_size": "100", "language": "en", "chunk_length": "5"}
+            assert (await client.post(several, wav(60))).status == 200
+            assert max(engine.batches) <= largest
+            engine.batches.clear()
+            few = {**several, "batch_size": "2"}
+            assert (await client.post(few, wav(60))).status == 200
+            assert max(engine.batches) <= 2
+
+    asyncio.run(test())
+
+
+@in_loop
+async def test_one_client_leaves_places_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = HeldEngine()
+    async with running(monkeypatch, engine, max_requests=4, api_keys_file=None) as client:
+        first = [asyncio.ensure_future(client.post(MODEL, wav(3))) for _ in range(2)]
+        await until(lambda: client.server.admission.active == 2)
+        refused = await client.post(MODEL, wav(3))
+        assert (refused.status, refused.error["code"]) == (429, "too_many_requests")
+        client.address = "10.0.0.7"
+        other = asyncio.ensure_future(client.post(MODEL, wav(3)))
+        await until(lambda: client.server.admission.active == 3)
+        engine.release.set()
+        assert [each.status for each in await asyncio.gather(*first, other)] == [200] * 3
+
+
+@in_loop
+async def test_keys_are_reloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with NamedTemporaryFile("w+") as file:
+
+        def write(text: str) -> None:
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            file.flush()
+
+        async def status(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return (await client.request("GET", "/v1/models", headers=headers)).status
+
+        write("old\n")
+        async with running(monkeypatch, api_keys_file=Path(file.name)) as client:
+            assert [await status(key) for key in ("old", "new")] == [200, 401]
+            write("new\n")
+            client.server.reload_keys()
+            assert [await status(key) for key in ("old", "new")] == [401, 200]
+            write("# no key\n")
+            client.server.reload_keys()
+            assert [await status(key) for key in ("old", "new")] == [401, 200]
 
 
 @in_loop
