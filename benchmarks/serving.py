@@ -81,13 +81,14 @@ class Watch:
 
 
 @contextmanager
-def server(model: str) -> Iterator[tuple[str, psutil.Process]]:
+def server(model: str, *flags: str) -> Iterator[tuple[str, psutil.Process]]:
     """Run a server until the end of a `with` block; yield its address and its process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "whisperbatch", "serve", "--model", model]
     command += ["--port", str(port), "--options", json.dumps({"beam_size": OPTIONS["beam_size"]})]
+    command += flags
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

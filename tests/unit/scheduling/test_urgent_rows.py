@@ -14,7 +14,7 @@ from tests.unit.scheduling.row_calls import (
     level_of,
     row_call,
 )
-from whisperbatch.errors import EngineError
+from whisperbatch.errors import ClosedError, EngineError
 from whisperbatch.scheduling import READING, RunShare
 from whisperbatch.scheduling.call_queue import CallQueue, WaitingRow
 
@@ -209,3 +209,25 @@ def test_an_error_of_a_single_row_reaches_only_its_thread(broken: int) -> None:
         with pytest.raises(EngineError, match="broken"):
             callers.pop(broken).result()
         assert [caller.result() for caller in callers.values()] == [[level] for level in callers]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_rows_of_a_run_that_has_ended_are_not_computed(after: int) -> None:
+    """A call that has begun goes on with the rows of other runs only."""
+    engine, run, other = OneByOneEngine(), RunShare(), RunShare()
+    engine.gate.clear()
+    scheduler = CountedScheduler(engine)
+    engine.after_encoding(after, lambda: scheduler.abandon(run))
+    with scheduler.running(run), scheduler.running(other):
+        scheduler.hold(run)
+        ended = [scheduler.start(run, level) for level in (1, 2, 3)]
+        goes_on = scheduler.start(other, 4)
+        engine.gate.set()
+        for caller in ended:
+            with pytest.raises(ClosedError):
+                caller.result()
+        assert goes_on.result() == [4]
+    assert [level for kind, level in engine.events if kind == "result"] == [0, 4]
+    assert [level for kind, level in engine.events if kind == "encoded" and 0 < level < 4] == (
+        [1, 2, 3][:after]
+    )
