@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -253,9 +253,10 @@ class _EventResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sending = asyncio.ensure_future(self._send(send))
             cut = asyncio.ensure_future(self._cut.wait())
+            ends: set[asyncio.Future[Any]] = {self._gone, sending, cut}
             try:
                 await asyncio.wait(
-                    {self._gone, sending, cut},
+                    ends,
                     timeout=self._max_time,
                     return_when=asyncio.FIRST_COMPLETED,
                 )

@@ -273,8 +273,7 @@ async def test_requests_that_outlive_the_shutdown_get_an_error(
 
 @in_loop
 async def test_an_upload_that_arrives_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"idle_timeout": 0.3, "min_upload_rate": 1000}
-    async with running(monkeypatch, **settings) as client:
+    async with running(monkeypatch, idle_timeout=0.3, min_upload_rate=1000) as client:
 
         async def pieces(data: bytes, pause: float) -> AsyncIterator[bytes]:
             yield form(MODEL, data)[:500]
