@@ -32,7 +32,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
+from whisperbatch.errors import OptionError
+from whisperbatch.types import build, parse_json
 
 PROC: Final = Path("/proc")
 STATE: Final = 0  # fields of /proc/PID/stat, after the name of the program
@@ -298,7 +299,7 @@ def parse_lease(name: str, data: bytes) -> Lease:
     """
     task, _, generation = name.removeprefix(f"{LEASES}/").removesuffix(".json").rpartition(".")
     lease = Lease(task, int(generation), "", "", 0.0)
-    with suppress(DamagedError):
+    with suppress(OptionError):
         found = build(Lease, parse_json(data))
         lease = replace(found, task=lease.task, generation=lease.generation)
     return lease

@@ -33,7 +33,13 @@ from whisperbatch.types.sections import (
     to_samples,
     to_seconds,
 )
-from whisperbatch.types.serialization import check_fields, from_values, to_values
+from whisperbatch.types.serialization import (
+    build,
+    check_fields,
+    from_values,
+    parse_json,
+    to_values,
+)
 from whisperbatch.types.transcript import (
     SILENT,
     Diarization,
@@ -89,11 +95,13 @@ __all__ = [
     "Transcript",
     "Turn",
     "Word",
+    "build",
     "check_fields",
     "concerns_empty_only",
     "first_section",
     "from_values",
     "merged",
+    "parse_json",
     "speech_seconds",
     "to_samples",
     "to_seconds",

@@ -69,14 +69,17 @@ def test_fields_with_a_default_may_be_missing() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"text": "Yes."}, "no Transcript: .*'text'"),
+        ({"text": "Yes."}, "Transcript has no 'text'"),
         ({"segments": None}, "segments must be a tuple, not NoneType"),
         ({"segments": ["Yes."]}, r"segments\[0\] must be a Segment, not str"),
-        ({"segments": [{"id": 0}]}, "no Transcript: .*'start'"),
+        ({"segments": [{"id": 0}]}, r"segments\[0\] lacks 'start'"),
         ({"chunks": 1.5}, "chunks must be a whole number, not float"),
         ({"checked_duration": float("inf")}, "checked_duration must be a finite number"),
-        ({"diarization": {"turns": [], "embeddings": 1}}, "no Transcript: "),
-        ({"diarization": {"turns": [], "embeddings": {"Ann": "x"}}}, "no Transcript: "),
+        ({"diarization": {"turns": [], "embeddings": 1}}, "diarization.embeddings must be a dict"),
+        (
+            {"diarization": {"turns": [], "embeddings": {"Ann": "x"}}},
+            "diarization.embeddings must be an array of numbers",
+        ),
         ({"diarization": []}, "diarization must be a Diarization, not list"),
     ],
 )

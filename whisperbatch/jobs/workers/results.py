@@ -131,7 +131,7 @@ class Results:
             return None
         try:
             return decode(json.loads(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             place = f"{self._store.uri}/{name}"
             raise WriteError(f"{place}: is damaged; delete it, and run work again") from error
 

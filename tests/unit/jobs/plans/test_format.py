@@ -44,13 +44,16 @@ def test_ids_stay_the_same_until_something_changes(plan: Plan, tmp_path: Path) -
         (lambda lines: lines[1:], "is not a plan"),
         (lambda lines: lines[:-1], "lines are missing"),
         (lambda lines: [], "is empty"),
-        (lambda lines: ["no json\n", *lines[1:]], "line 1 is not JSON"),
-        (lambda lines: ["[]\n", *lines[1:]], "line 1 is not a JSON object"),
+        (lambda lines: ["no json\n", *lines[1:]], "line 1: is not JSON"),
+        (lambda lines: ["[]\n", *lines[1:]], "line 1: is not a JSON object"),
         (
             lambda lines: [lines[0].replace('"version": 1', '"version": 9'), *lines[1:]],
             "another version",
         ),
-        (lambda lines: [lines[0], '{"type": "recording"}\n', *lines[2:]], "line 2 lacks a key"),
+        (
+            lambda lines: [lines[0], '{"type": "recording"}\n', *lines[2:]],
+            "line 2: Recording lacks 'id'",
+        ),
     ],
 )
 def test_a_damaged_plan_is_refused(plan: Plan, change: object, message: str) -> None:
