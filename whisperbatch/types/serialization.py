@@ -156,8 +156,6 @@ def _converter(kind: Any, only_known: bool) -> Convert:  # noqa: ANN401 - a type
         return _mapping_converter(inner[1])
     if origin is np.ndarray:
         return _array
-    if kind is Any:
-        return lambda value, _: value
     return _plain_converter(str if origin is Literal else kind)
 
 
@@ -222,9 +220,10 @@ def _mapping_converter(inner: Convert) -> Convert:
     return convert
 
 
-def _plain_converter(kind: type) -> Convert:
+def _plain_converter(kind: Any) -> Convert:  # noqa: ANN401 - a type
     def convert(value: Any, name: str) -> Any:  # noqa: ANN401 - of JSON
-        _check(kind, value, name)
+        if kind is not Any:
+            _check(kind, value, name)
         return value
 
     return convert

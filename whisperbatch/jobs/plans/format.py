@@ -291,9 +291,7 @@ def _task(value: dict[str, Any]) -> Task:
         raise OptionError("the task has no spans")
     for span in task.spans:
         if not 0 <= span.first < (MAX_SECTIONS if span.last is None else span.last):
-            raise OptionError(
-                "first must be less than last, and both must be numbers of boundaries"
-            )
+            raise OptionError("first and last must be numbers of boundaries, in order")
     return task
 
 

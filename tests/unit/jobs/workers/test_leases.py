@@ -3,11 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
-from whisperbatch.jobs.leases import RENEWALS, Leases
+from whisperbatch.jobs.leases import RENEWALS, HeldLeases, Leases
 from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results, SpanResult
-from whisperbatch.jobs.workers.tasks import Claim, HeldTasks, TaskQueue
+from whisperbatch.jobs.workers.tasks import ClaimedTask, TaskQueue
 
 
 class Clock:
@@ -135,23 +135,23 @@ def test_a_lost_task_is_not_taken_back_from_the_same_group(worker: Callable[...,
 
 def test_deaths_at_a_span_are_counted(worker: Callable[..., Leases], clock: Clock) -> None:
     leases = worker("one")
-    [task] = tasks(1)
     for deaths in range(4):
         generations = leases.generations()
         before = leases.read("t0", generations["t0"]) if generations else None
-        lease = leases.acquire("t0", before)
+        held = HeldLeases(leases)
+        assert held.acquire("t0", before)
+        lease = held.get("t0")
         assert lease
         assert lease.attempts == ({"s00": deaths - 1} if deaths > 1 else {})
         if deaths:  # the first death happens while several spans run
-            held = HeldTasks(leases)
-            held.note_alone(Claim(task, lease, task.spans, alone=True), task.spans[0])
+            held.note_alone("t0", "s00")
         clock.now += 601
 
 
 def test_a_queue_gives_every_task_once(store: Store, worker: Callable[..., Leases]) -> None:
     results = Results(store)
     queues = [TaskQueue(tasks(20), worker(str(number)), results) for number in range(3)]
-    claims: list[Claim] = []
+    claims: list[ClaimedTask] = []
     while found := [claim for queue in queues if (claim := queue.claim())]:
         claims += found
     assert sorted(claim.task.id for claim in claims) == sorted(task.id for task in tasks(20))
@@ -205,9 +205,8 @@ def test_a_task_that_this_worker_left_is_not_taken_again(
     queue = TaskQueue(tasks(1), worker("one"), Results(store))
     claim = queue.claim()
     assert claim
-    assert claim.lease
-    worker("one").give_up(claim.lease)
-    queue.end(claim.task, "given up")
+    claim.error = "the store does not answer"
+    queue.end(claim)
     assert queue.claim() is None
     assert queue.has_ended()
     assert TaskQueue(tasks(1), worker("two"), Results(store)).claim()

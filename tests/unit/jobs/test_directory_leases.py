@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.leases import has_ended, process_name
-from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.ledger import DirectoryLeases, Ledger
 
 
 @pytest.fixture
@@ -30,9 +29,9 @@ def test_a_process_that_has_ended_gets_no_share(ledger: Ledger) -> None:
 
 
 def test_a_lease_that_is_not_extended_is_taken_over(ledger: Ledger) -> None:
-    slow = HeldLeases(ledger.path, duration=0.0)
+    slow = DirectoryLeases(ledger.path, duration=0.0)
     assert slow.acquire("key", None)
-    other = HeldLeases(ledger.path)
+    other = DirectoryLeases(ledger.path)
     lease = other.newest()["key"]
     assert not other.is_held(lease)
     assert other.acquire("key", lease)
@@ -46,8 +45,8 @@ def test_a_lease_that_is_not_extended_is_taken_over(ledger: Ledger) -> None:
 def test_the_leases_of_a_process_that_has_ended_are_free(ledger: Ledger) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from whisperbatch.jobs.held_leases import HeldLeases\n"
-        "HeldLeases(Path(sys.argv[1])).acquire('key', None)\n"
+        "from whisperbatch.jobs.ledger import DirectoryLeases\n"
+        "DirectoryLeases(Path(sys.argv[1])).acquire('key', None)\n"
         "print(flush=True); sys.stdin.read()\n"
     )
     with subprocess.Popen(
@@ -58,7 +57,7 @@ def test_the_leases_of_a_process_that_has_ended_are_free(ledger: Ledger) -> None
     ) as child:
         assert child.stdout
         child.stdout.readline()
-        leases = HeldLeases(ledger.path)
+        leases = DirectoryLeases(ledger.path)
         lease = leases.newest()["key"]
         assert leases.is_held(lease)
         child.kill()
