@@ -63,7 +63,7 @@ CHECKED = (
     *("tests/contract/test_damaged_models.py", "tests/contract/test_engine_directories.py"),
     *("tests/unit/compat/test_hostile_values.py", "tests/unit/options/test_hostile_values.py"),
     *("tests/unit/diarization/networks", "tests/unit/doctor"),
-    *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_stage.py"),
+    *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_division.py"),
     *("tests/unit/test_processes.py", "tests/unit/test_telemetry.py"),
 )
 """Folders and files whose tests have the marker `check`: `make check` runs them."""

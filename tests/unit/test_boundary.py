@@ -193,7 +193,7 @@ def test_chunks_without_a_model_have_the_boundary_too(monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("whisperbatch.sections.chunks.clips", fail)
+    monkeypatch.setattr("whisperbatch.sections.division.clips", fail)
     with pytest.raises(wb.InternalError, match="<array>: unexpected ZeroDivisionError"):
         list(wb.chunk_audio(noise(3), vad=False))
 

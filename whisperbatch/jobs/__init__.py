@@ -7,7 +7,6 @@ planned.py                       many machines: plan, work, join, status
 """
 
 from whisperbatch.jobs.claims import Event, Failed, Finished, FinishedElsewhere, SegmentReady
-from whisperbatch.jobs.fingerprints import digest, references_fingerprint
 from whisperbatch.jobs.inputs import (
     LEDGER_NAME,
     InputFile,
@@ -17,7 +16,8 @@ from whisperbatch.jobs.inputs import (
 )
 from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.jobs.planned import join, plan, status, work
+from whisperbatch.jobs.names import digest, references_fingerprint
+from whisperbatch.jobs.planned import PlanStatus, join, plan, status, work
 from whisperbatch.jobs.plans.format import (
     Failure,
     Header,
@@ -32,7 +32,6 @@ from whisperbatch.jobs.plans.format import (
 from whisperbatch.jobs.plans.joining import JoinReport
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
-from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.workers.outcomes import (
     RecordingWorker,
     SpanOutcome,

@@ -27,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.audio import is_recording
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.jobs.file_names import distinct_names, hash_of, name_of_url, output_name
+from whisperbatch.jobs.names import distinct_names, hash_of, name_of_url, output_name
 
 AUDIO: Final = (
     *(".3ga", ".aa", ".aac", ".aax", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".ape", ".au"),

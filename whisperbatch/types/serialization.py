@@ -21,6 +21,7 @@ from typing import (
     TypeAlias,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -137,7 +138,7 @@ def build(kind: type[T], value: object, *, only_known: bool = False) -> T:
     Raises:
         OptionError: a key is missing or unknown, or its value has another type.
     """
-    found: T = _converter(kind, only_known)(value, "")
+    found: T = _converter(cast("Any", kind), only_known)(value, "")
     return found
 
 

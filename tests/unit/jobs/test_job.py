@@ -9,10 +9,10 @@ from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import AudioError, EngineError, InternalError, WriteError
 from whisperbatch.jobs.claims import Event, Failed, Finished, SegmentReady
-from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.names import digest
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Transcript

@@ -10,8 +10,8 @@ import pytest
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
 from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.jobs import fingerprints
-from whisperbatch.jobs.fingerprints import digest
+from whisperbatch.jobs import names
+from whisperbatch.jobs.names import digest
 from whisperbatch.options import (
     DetectionKeywords,
     OptionKeywords,
@@ -163,10 +163,10 @@ def test_a_new_option_changes_no_key_until_it_is_set(monkeypatch: pytest.MonkeyP
     """`min_speech_duration` plays the part of an option that an older version lacks."""
     older = [field for field in fields(Options) if field.name != "min_speech_duration"]
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprints, "fields", lambda _: older)
+        patch.setattr(names, "fields", lambda _: older)
         before = digest(Options())
     assert digest(Options()) != before
-    monkeypatch.setattr(fingerprints, "NEW_OPTIONS", {"min_speech_duration"})
+    monkeypatch.setattr(names, "NEW_OPTIONS", {"min_speech_duration"})
     assert digest(Options()) == before
     assert digest(Options(min_speech_duration=0.3)) != before
 

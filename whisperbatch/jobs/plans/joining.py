@@ -16,8 +16,7 @@ from itertools import chain, count
 from typing import Final, Literal, TypeAlias
 
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.file_names import output_name
-from whisperbatch.jobs.fingerprints import make_id
+from whisperbatch.jobs.names import make_id, output_name
 from whisperbatch.jobs.plans.format import Failure, Recording
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results

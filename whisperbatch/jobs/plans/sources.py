@@ -19,9 +19,8 @@ from typing import Any, Final
 from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import AudioError, MissingExtraError, OptionError, WhisperBatchError
-from whisperbatch.jobs.file_names import distinct_names, name_of_url
-from whisperbatch.jobs.fingerprints import make_id
 from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, is_media, log_others
+from whisperbatch.jobs.names import distinct_names, make_id, name_of_url
 from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.stores import file_system, is_local
 from whisperbatch.limits import MAX_DURATION

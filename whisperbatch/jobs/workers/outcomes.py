@@ -22,8 +22,13 @@ from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, Pla
 from whisperbatch.jobs.plans.planning import SECTION_DURATION
 from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import check_machine, options_of
-from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_of, pauses_after
-from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.results import (
+    STORAGE,
+    EngineFailures,
+    Results,
+    failure_of,
+    pauses_after,
+)
 from whisperbatch.jobs.workers.spans import ModelSpans, Running, in_language
 from whisperbatch.jobs.workers.worker import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
 from whisperbatch.options import Options

@@ -12,14 +12,10 @@ from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBat
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, open_recording
-from whisperbatch.jobs.workers.failures import failure_of, is_final
-from whisperbatch.jobs.workers.results import DetectedLanguage, Results
+from whisperbatch.jobs.workers.results import DetectedLanguage, Results, failure_of, is_final
 from whisperbatch.options import DETECTION_OPTIONS, LANGUAGE_DETECTION_OPTIONS, Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import LanguageDetection, Source, Span, SpanSource, Transcript
-
-UNDIVIDED: Final = ("diarize", "clip_timestamps", "prefix")
-"""With these options, a recording is one span: they concern the recording as a whole."""
 
 
 class Running(Protocol):
@@ -88,12 +84,6 @@ def in_language(options: Options, language: str) -> Options:
     default = Options()
     names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
     return replace(options, language=language, **{name: getattr(default, name) for name in names})
-
-
-def can_divide(options: Options) -> bool:
-    """Return whether a recording may be divided into several spans with these options."""
-    default = Options()
-    return all(getattr(options, name) == getattr(default, name) for name in UNDIVIDED)
 
 
 DURATION: Final = 120.0  # seconds of a lease: detection reads a few windows of a recording

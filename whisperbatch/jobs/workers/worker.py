@@ -28,16 +28,17 @@ from whisperbatch.jobs.leases import (
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, PlannedSpan, Task
 from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
-from whisperbatch.jobs.workers.failures import (
+from whisperbatch.jobs.workers.results import (
     ATTEMPTS,
     STORAGE,
     EngineFailures,
+    Results,
+    SpanResult,
     crash_failure,
     failure_of,
     is_final,
     pauses_after,
 )
-from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.jobs.workers.spans import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.spans import Languages, ModelSpans, Running, SpanTranscriber
 from whisperbatch.jobs.workers.tasks import ClaimedTask, TaskQueue

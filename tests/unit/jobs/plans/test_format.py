@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fakes import write_noise
 from tests.unit.jobs.planned_jobs import header, write_plan
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.fingerprints import digest
+from whisperbatch.jobs.names import digest
 from whisperbatch.jobs.plans.format import Plan, PlanFiles, from_lines, to_lines
 from whisperbatch.jobs.plans.settings import options_of, stored_options
 from whisperbatch.options import Options, resolve

@@ -5,13 +5,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.unit.fakes import noise
 from whisperbatch.audio.clips import Clip
 from whisperbatch.options import Options
-from whisperbatch.sections import chunk_recording, stage
-from whisperbatch.sections.stage import Section, sections
+from whisperbatch.sections import chunk_recording, division
+from whisperbatch.sections.division import Section, find_boundary, sections
 from whisperbatch.types import (
     SAMPLING_RATE,
     SEARCH,
@@ -20,6 +24,7 @@ from whisperbatch.types import (
     WHOLE,
     Samples,
     Span,
+    SpeechFrames,
     SpeechSpan,
     first_section,
     to_samples,
@@ -95,14 +100,14 @@ def test_a_span_has_the_sections_that_begin_in_it(first: int) -> None:
 
 def test_little_audio_is_read_ahead_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[int] = []
-    read = stage.Tape._read
+    read = division.Tape._read
 
-    def measured(self: stage.Tape) -> bool:
+    def measured(self: division.Tape) -> bool:
         result = read(self)
         stored.append(self._end - self._start)
         return result
 
-    monkeypatch.setattr(stage.Tape, "_read", measured)
+    monkeypatch.setattr(division.Tape, "_read", measured)
     position = 0
 
     def counted() -> Iterator[Samples]:
@@ -163,3 +168,58 @@ def test_the_lengths_are_multiples_of_a_frame() -> None:
 def test_silence_has_sections_without_chunks() -> None:
     silence = (np.zeros(SAMPLING_RATE, np.float32) for _ in range(400))
     assert list(chunk_recording(silence, Options())) == []
+
+
+HOP = 512
+OFFSET = 0.35  # of VAD frames with speech
+
+Part = tuple[int, float, float]
+"""Number of VAD frames, probability of speech, amplitude."""
+
+
+def window(*parts: Part) -> SpeechFrames:
+    rng = np.random.default_rng(0)
+    noise = np.tile(rng.standard_normal(HOP), sum(count for count, *_ in parts))
+    levels = np.repeat([level for *_, level in parts], [count * HOP for count, *_ in parts])
+    probabilities = np.concatenate([np.full(count, p, np.float32) for count, p, _ in parts])
+    return SpeechFrames((levels * noise).astype(np.float32), probabilities)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([(50, 0.9, 0.1), (10, 0.1, 0.001), (50, 0.9, 0.1)], 55),  # the middle of a pause
+        ([(20, 0.9, 0.1), (6, 0.1, 1e-4), (20, 0.9, 0.1), (20, 0.1, 0.01), (9, 0.9, 0.1)], 56),
+        ([(31, 0.1, 0.01), (20, 0.9, 0.1), (90, 0.1, 1e-3)], 96),  # the quietest long pause
+        ([(60, 0.1, 0.05), (60, 0.1, 0.001), (60, 0.1, 0.05)], 90),  # a whisper is no pause
+        ([(100, 0.9, 0.1), (2, 0.9, 0.01), (100, 0.9, 0.1)], 101),  # no pause
+        ([(100, 0.9, 0.1), (2, 0.6, 0.1), (100, 0.9, 0.1)], 101),
+        ([(200, 1.0, 0.0)], 100),  # digital silence without a VAD
+        ([(200, 0.0, 0.0)], 100),
+    ],
+)
+def test_a_boundary_is_in_a_pause_or_where_it_is_quietest(parts: list[Part], expected: int) -> None:
+    assert abs(find_boundary(window(*parts), HOP, OFFSET) - expected) <= 1
+
+
+@settings(max_examples=up_to(200), deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 60),
+            st.sampled_from((0.0, 0.2, 0.34, 0.35, 0.9, 1.0)),
+            st.sampled_from((0.0, 1e-3, 0.1)),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_boundary_is_within_speech_if_there_is_a_pause(parts: list[Part]) -> None:
+    frames = window(*parts, (1, 0.9, 0.1))
+    boundary = find_boundary(frames, HOP, OFFSET)
+    probabilities: npt.NDArray[np.float32] = frames.probabilities
+    assert 0 <= boundary < len(probabilities)
+    if (probabilities < OFFSET).any():
+        assert probabilities[boundary] < OFFSET
+    else:
+        assert boundary > 0

@@ -1,4 +1,4 @@
-"""The sections of a clip, each with VAD frames that do not depend on the sections before it.
+r"""The sections of a clip, each with VAD frames that do not depend on the sections before it.
 
     audio          ....|.............|..............|.............|....   nominal boundaries
     section 1      ====^=============|=====^
@@ -9,19 +9,45 @@ Each section has its own run of the VAD. The run begins `WARM_UP` samples before
 boundary, so that its network, its gain control and its calibration know the audio before the
 section. The boundary is found from the probabilities of this run. A run that begins at a fixed
 sample gives the same probabilities whatever was read before.
+
+The boundary is the best place within the search window:
+
+    probability    ^^^^\__/^^^^^^\_______________/^^^^^\___/^^^^
+    pauses              ==         ==============        ===
+    level                          ~~~~~____~~~~~
+    boundary                               |
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from whisperbatch.audio.clips import Clip
+from whisperbatch.audio.clips import Clip, clips, min_clip
+from whisperbatch.chunking.merge import chunks
+from whisperbatch.chunking.spans import cut_costs
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
-from whisperbatch.sections.boundaries import find_boundary
-from whisperbatch.types import SEARCH, SECTION, WARM_UP, Samples, Span, SpeechFrames
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    SEARCH,
+    SECTION,
+    WARM_UP,
+    WHOLE,
+    Chunk,
+    Samples,
+    SectionSound,
+    Span,
+    SpeechFrames,
+    to_samples,
+)
+from whisperbatch.vad import open_vad
+
+FULL_PAUSE: Final = SAMPLING_RATE  # samples; a longer pause is no better (`merge.LONG_PAUSE`)
+MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.regions`
 
 
 class Tape:
@@ -229,3 +255,146 @@ class _Sections:
             needed = position if boundary is None else min(position, boundary * SECTION - WARM_UP)
             self._tape.discard(needed if following is None else position)
         self._tape.check()
+
+
+def find_boundary(window: SpeechFrames, hop: int, vad_offset: float) -> int:
+    """Return the VAD frame of a window with which a section begins.
+
+    The boundary lies in the middle of a pause. The longest pause is chosen, because it is certainly
+    no pause within a sentence; from `FULL_PAUSE` on, the quietest part of all long pauses. The VAD
+    may reject soft speech, which is not quiet. Without a pause, the boundary is the place where
+    speech is least likely and the audio is quietest, as in a long speech span.
+
+    Args:
+        window: the audio of the search window, and the probabilities of its VAD frames.
+        hop: samples per VAD frame.
+        vad_offset: frames with a lower probability of speech are pauses.
+
+    Returns:
+        From 0 to the number of frames, without this number.
+    """
+    probabilities = window.probabilities
+    pauses = probabilities < vad_offset
+    size = min(_longest_run(pauses.tolist()), max(FULL_PAUSE // hop, 1))
+    if not size:
+        costs = cut_costs(window.varying, probabilities, hop)
+        return 1 + _middle_of_lowest(costs[:-1] + costs[1:])
+    levels = cut_costs(window.varying, np.zeros_like(probabilities), hop)
+    starts = np.flatnonzero(_sums(pauses.astype(np.float64), size) == size)
+    return int(starts[_middle_of_lowest(_sums(levels, size)[starts])]) + size // 2
+
+
+def _longest_run(flags: list[bool]) -> int:
+    """Return the length of the longest run of True."""
+    longest = length = 0
+    for flag in flags:
+        length = length + 1 if flag else 0
+        longest = max(longest, length)
+    return longest
+
+
+def _sums(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+    """Return the sum of every `size` consecutive values."""
+    sums: npt.NDArray[np.float64]
+    sums = np.lib.stride_tricks.sliding_window_view(values, size).sum(axis=1)
+    return sums
+
+
+def _middle_of_lowest(costs: npt.NDArray[np.float64]) -> int:
+    """Return the index of the lowest cost; of several, of the middle one."""
+    lowest = np.flatnonzero(costs == costs.min())
+    return int(lowest[len(lowest) // 2])
+
+
+class SoundMeasure:
+    """Passes the VAD frames of a section on, and measures them.
+
+    Args:
+        section: its frames are iterated once, by `frames`.
+        vad_onset: frames with this probability or more are speech.
+        hop: samples per VAD frame.
+
+    Attributes:
+        sound: the result for the frames so far.
+    """
+
+    def __init__(self, section: Section, vad_onset: float, hop: int) -> None:
+        self._frames, self._vad_onset, self._hop = section.frames, vad_onset, hop
+        self.sound = SectionSound(section.number, section.start, section.start, 0, 0)
+
+    def frames(self) -> Iterator[SpeechFrames]:
+        """Yield the frames of the section."""
+        for block in self._frames:
+            self._add(block)
+            yield block
+
+    def _add(self, block: SpeechFrames) -> None:
+        starts = range(0, len(block.samples), self._hop)
+        squares = np.add.reduceat(np.square(block.samples), starts)
+        loud = np.count_nonzero(squares >= self._hop * 10 ** (MIN_LEVEL / 10))
+        speech = np.count_nonzero(block.probabilities >= self._vad_onset)
+        known, length = self.sound, len(block.samples)
+        self.sound = SectionSound(
+            known.number,
+            known.start,
+            known.end + length,
+            known.sound + min(int(loud) * self._hop, length),
+            known.speech + min(int(speech) * self._hop, length),
+        )
+
+
+SecondOpinion: TypeAlias = Callable[[Iterable[SpeechFrames], int, int], Iterable[SpeechFrames]]
+"""Takes the frames, the first sample and the number of a section, and returns the frames again."""
+
+
+def chunk_recording(
+    blocks: Iterable[Samples],
+    options: Options,
+    vad: Vad | None = None,
+    recording: int = 0,
+    second_opinion: SecondOpinion | None = None,
+    *,
+    span: Span = WHOLE,
+    position: int = 0,
+    on_section: Callable[[SectionSound], None] = lambda _: None,
+) -> Iterator[Chunk]:
+    """Yield the chunks of a recording, or of a span of it, numbered from 0 across all sections.
+
+    No chunk crosses a boundary. The chunks of a span are those that the whole
+    recording has there, but for their numbers.
+
+    Args:
+        blocks: the samples of the recording from `position` on, which is at most `span.start`.
+        options: ranges, speech spans and chunks.
+        vad: the result of `open_vad` for these options, if it is open already.
+        recording: number of the recording.
+        second_opinion: finds speech in the audio that the VAD rejects.
+        span: the sections that are processed.
+        position: first sample of `blocks`.
+        on_section: called after the chunks of each section.
+    """
+    vad = vad or open_vad(options)
+    index = 0
+    ranges = [
+        (start, end)
+        for start, end in options.clip_timestamps or ((0.0, None),)
+        if span.begins_before_end(to_samples(start) // SECTION)
+    ]
+    for clip in clips(blocks, ranges, min_clip(options, vad.hop), position):
+        for section in sections(clip, vad, options, span):
+            measure = SoundMeasure(section, options.vad_onset, vad.hop)
+            frames: Iterable[SpeechFrames] = measure.frames()
+            if second_opinion:
+                frames = second_opinion(frames, section.start, section.number)
+            for chunk in chunks(
+                frames,
+                options,
+                vad.hop,
+                recording=recording,
+                index=index,
+                offset=section.start,
+                section=section.number,
+            ):
+                yield chunk
+                index += 1
+            on_section(measure.sound)

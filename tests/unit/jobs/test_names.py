@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from whisperbatch.jobs.file_names import MAX_NAME, name_of_url, output_name
+from whisperbatch.jobs.names import MAX_NAME, name_of_url, output_name
 
 
 def size(name: str) -> int:
