@@ -11,6 +11,7 @@ from whisperbatch.jobs.inputs import (
     LEDGER_NAME,
     InputFile,
     WorkItem,
+    absolute,
     find_inputs,
     plan_outputs,
 )
@@ -30,7 +31,6 @@ from whisperbatch.jobs.plans.format import (
     task_to_line,
 )
 from whisperbatch.jobs.plans.joining import JoinReport
-from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
 from whisperbatch.jobs.workers.outcomes import (
     RecordingWorker,

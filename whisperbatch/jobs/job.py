@@ -280,10 +280,9 @@ def run_job(
             for number, result in results:
                 yield from claims.events()
                 if (claim := claims.claim(number)) is None:
-                    if isinstance(result, NothingFreeError):
-                        continue
-                    assert isinstance(result, WhisperBatchError)  # noqa: S101 - only an error has none
-                    raise result
+                    if isinstance(result, Exception) and not isinstance(result, NothingFreeError):
+                        raise result
+                    continue
                 event = _event(job, claim.item, result, fingerprints[number], write)
                 if not isinstance(event, SegmentReady):
                     _end(number, event, claims, marks)

@@ -90,21 +90,21 @@ class LeaseTable:
         self._path, self._timeout = path, timeout
 
     def read(self, name: str) -> bytes | None:
-        """See `LeaseStore`."""
+        """Return the content of a row; None if there is no such row."""
         rows, _ = self._execute("SELECT data FROM leases WHERE name = ?", name)
         return _data(rows[0][0]) if rows else None
 
     def exists(self, name: str) -> bool:
-        """See `LeaseStore`."""
+        """Return whether there is such a row."""
         rows, _ = self._execute("SELECT 1 FROM leases WHERE name = ?", name)
         return bool(rows)
 
     def write(self, name: str, data: bytes) -> None:
-        """See `LeaseStore`."""
+        """Write a row; a row of this name is replaced."""
         self._execute(f"INSERT OR REPLACE INTO leases VALUES (?, ?, {TODAY})", name, data)  # noqa: S608 - a constant
 
     def create(self, name: str, data: bytes) -> bool:
-        """See `LeaseStore`."""
+        """Write a row if there is none of this name. Return whether it was written."""
         _, count = self._execute(
             f"INSERT OR IGNORE INTO leases VALUES (?, ?, {TODAY})",  # noqa: S608 - a constant
             name,
@@ -113,15 +113,15 @@ class LeaseTable:
         return count == 1
 
     def delete(self, name: str) -> None:
-        """See `LeaseStore`."""
+        """Delete a row. A row that does not exist is not an error."""
         self._execute("DELETE FROM leases WHERE name = ?", name)
 
     def names(self, folder: str) -> frozenset[str]:
-        """See `LeaseStore`."""
+        """Return the names of all rows in a folder, without the folder."""
         return frozenset(name.removeprefix(f"{folder}/") for name in self.items(f"{folder}/"))
 
     def items(self, prefix: str) -> dict[str, bytes]:
-        """Return all objects whose names begin with a prefix, in one query."""
+        """Return all rows whose names begin with a prefix, in one query."""
         rows, _ = self._execute(
             "SELECT name, data FROM leases WHERE name >= ? AND name < ?", prefix, f"{prefix}{LAST}"
         )
@@ -437,7 +437,7 @@ class Ledger:
         self._write(("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", values))
 
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the stored values. See `JournalStore`."""
+        """Return the stored values; keys without a value are left out."""
         values: dict[bytes, bytes] = {}
         for start in range(0, len(keys), KEYS_PER_QUERY):
             some = keys[start : start + KEYS_PER_QUERY]
@@ -450,7 +450,7 @@ class Ledger:
         return values
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
-        """Store values. See `JournalStore`."""
+        """Store all values, or none of them; a value replaces that of its key."""
         rows = [(key, value, self._run) for key, value in values.items()]
         statement = (
             f"INSERT INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY}) "  # noqa: S608 - a constant

@@ -13,12 +13,12 @@ from os import PathLike, fspath
 from typing import Any
 
 from whisperbatch.errors import OptionError
+from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.leases import DURATION, Lease, Leases, has_ended
 from whisperbatch.jobs.names import digest
 from whisperbatch.jobs.plans.format import Plan, PlanFiles
 from whisperbatch.jobs.plans.joining import Joiner, JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
-from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.settings import make_header
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results

@@ -168,7 +168,7 @@ class _Open:
 
 
 class _Sections:
-    """See `sections`."""
+    """Yields the sections of a clip, whose runs of the VAD read one tape."""
 
     def __init__(self, clip: Clip, vad: Vad, options: Options, span: Span) -> None:
         self._first, self._last = clip.first, clip.last

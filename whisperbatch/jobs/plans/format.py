@@ -4,13 +4,10 @@
     {"type": "recording", "id": "8c1e...", "uri": "s3://talks/a.mp3", "spans": ["04d2..."], ...}
     {"type": "task", "id": "77aa...", "spans": [{"id": "04d2...", "first": 0, "last": null, ...}]}
 
-docs/reference/plans.md describes every key.
+docs/reference/plans.md describes every key. Beside the plan (`PlanFiles`):
 
-Where a plan and what belongs to it are.
-
-talks.plan                the plan
-talks.plan.work/          leases, languages and results
-talks.plan.report.json    the report of the last `join`
+    talks.plan.work/          leases, languages and results
+    talks.plan.report.json    the report of the last `join`
 """
 
 import json
@@ -24,7 +21,7 @@ from typing import Any, Final
 
 from whisperbatch.addresses import has_secrets, without_secrets
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.plans.recordings import absolute
+from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.types import build, parse_json
 

@@ -1,9 +1,7 @@
-"""Join the results of spans: one transcript for each recording.
+"""Join the results of spans: one transcript for each recording, and a report of all.
 
 talks/a.txt, talks/a.srt      written when all spans of a recording have transcripts
 talks/.joined/8c1e....json    the written files; the next `join` skips the recording
-
-The report of `join`: the transcribed audio, the speed, and the missing spans.
 """
 
 import json

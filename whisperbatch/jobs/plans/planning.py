@@ -1,7 +1,5 @@
 """Make a plan: find the recordings, probe their durations, divide and pack them.
 
-Division of recordings into spans, and of spans into tasks.
-
 recordings   a [==] b [=] c [===================================] d [===]
 spans        a [==] b [=] c [===========][===========][=========] d [===]
 tasks        0: c's first    1: c's second    2: c's third    3: d, a, b

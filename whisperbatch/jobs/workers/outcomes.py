@@ -1,7 +1,7 @@
 """Work that another program distributes, such as Ray.
 
 TaskWorker, read_outcomes    tasks of a plan
-RecordingWorker                whole recordings without a plan, whose results the caller keeps
+RecordingWorker              whole recordings without a plan, whose results the caller keeps
 
 The program gives each task to one process at a time, and gives the task to another process if the
 first one dies. Leases remain, for three reasons: `work` processes may share the plan, a process

@@ -1,6 +1,6 @@
-"""How a worker transcribes a span: `SpanTranscriber`, and its form with a loaded model.
+"""The model as a worker uses it: it transcribes spans, and detects the languages of recordings.
 
-The languages of recordings that are divided: each is detected once, before its spans.
+The language of a recording that is divided is detected once, before its spans.
 """
 
 import threading
@@ -66,7 +66,7 @@ class ModelSpans:
         self._asr, self._options = asr, options
 
     def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
-        """See `SpanTranscriber`."""
+        """Begin to transcribe a span."""
         options = in_language(self._options, language) if language else self._options
         recording: Source = source  # type: ignore[assignment]  # has the methods of a file
         if not span.is_whole:
@@ -74,7 +74,7 @@ class ModelSpans:
         return self._asr.submit(recording, options=options)
 
     def detect_language(self, source: str | StoredFile) -> LanguageDetection:
-        """See `SpanTranscriber`."""
+        """Detect the language of a recording, as a run of the whole recording does."""
         keywords = {name: getattr(self._options, name) for name in DETECTION_OPTIONS}
         return self._asr.detect_language(source, **keywords)  # type: ignore[arg-type]  # a file
 

@@ -3,8 +3,6 @@
 claims     one thread     a task at a time, when there is room for more audio
 spans      some threads   read the recording, wait for the engine, write the result
 leases     one thread     extends the leases of the tasks
-
-A worker's run over a plan, from the checks of its arguments to its end.
 """
 
 import logging

@@ -3,7 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from whisperbatch.jobs.leases import RENEWALS, HeldLeases, Leases
+from whisperbatch.errors import WriteError
+from whisperbatch.jobs.leases import RENEWALS, HeldLeases, Lease, Leases
 from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results, SpanResult
@@ -131,6 +132,44 @@ def test_a_lost_task_is_not_taken_back_from_the_same_group(worker: Callable[...,
     given_up = one.read("t0", second.generation)
     assert given_up
     assert not one.is_held(given_up)
+
+
+def test_a_task_that_another_worker_finished_meanwhile_is_not_held(
+    worker: Callable[..., Leases],
+) -> None:
+    held = HeldLeases(worker("one"))
+    assert held.claim("t0", None, lambda: None) is None
+    assert held.count() == 0
+    assert worker("two").generations() == {}
+
+
+def test_an_error_of_the_store_after_the_lease_leaves_the_task(
+    store: Store, worker: Callable[..., Leases], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object, span: str) -> bool:
+        raise WriteError(f"{span}: the store does not answer")
+
+    queue = TaskQueue(tasks(1), worker("one"), Results(store))
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "exists", fail)
+        with pytest.raises(WriteError, match="does not answer"):
+            queue.claim()
+    assert TaskQueue(tasks(1), worker("two"), Results(store)).claim()
+
+
+def test_a_lease_that_is_created_during_a_stop_is_given_up(store: Store, clock: Clock) -> None:
+    class Slow(Leases):
+        def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
+            held.give_up_all()  # as a signal handler
+            return super().acquire(task, before)
+
+    held = HeldLeases(Slow(store, "one", clock=clock))
+    assert not held.acquire("t0")
+    other = Leases(store, "two", clock=clock)
+    left = other.read("t0", 0)
+    assert left
+    assert not other.is_held(left)
+    assert not held.acquire("t1")
 
 
 def test_deaths_at_a_span_are_counted(worker: Callable[..., Leases], clock: Clock) -> None:
