@@ -1,9 +1,10 @@
 """Transcribe many recordings to files: in runs that can be killed, and by many processes.
 
-job.py, ledger.py, journal.py    processes of one machine: `whisperbatch transcribe FOLDER`
-planned.py                       many machines: plan, work, join, status
-├─ plans/                        the plan, its sources and stores, and transcripts from results
-└─ workers/                      leases, results, and the work itself
+job.py, claims.py, ledger.py, journal.py    one machine: `whisperbatch transcribe FOLDER`
+planned.py                                  many machines: plan, work, join, status
+├─ plans/                                   the plan, its sources and stores, and the transcripts
+└─ workers/                                 the choice of tasks, the work itself, and results
+inputs.py, names.py, leases.py              of both: recordings, names and hashes, who works on what
 """
 
 from whisperbatch.jobs.claims import Event, Failed, Finished, FinishedElsewhere, SegmentReady

@@ -253,7 +253,6 @@ def plan_outputs(
 
 
 def _find(name: str, on_error: OnError, on_other: Callable[[str], object]) -> Iterator[InputFile]:
-    """Yield the recordings of one input."""
     if not name:
         raise OptionError("the name of a recording is empty; give a file or a directory")
     if _has_no_path(name):

@@ -320,7 +320,6 @@ class Ledger:
         self.leases = DirectoryLeases(self.path, lease_duration)
 
     def _open(self, *, start_again: bool = False) -> sqlite3.Connection:
-        """Open the file, which is created if necessary."""
         uri = self.path.as_uri()
         if self.is_read_only:
             # without a log, SQLite needs no file for locks, which it could not create

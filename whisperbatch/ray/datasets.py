@@ -296,7 +296,6 @@ def _from_dataset(
     options: Options | None,
     keywords: Mapping[str, Any],
 ) -> "Dataset":
-    """Return the dataset of a dataset of recordings."""
     given = {name: value for name, value in keywords.items() if name in LOAD}
     own = {name: value for name, value in keywords.items() if name not in LOAD}
     resolved = resolve(options, **own)

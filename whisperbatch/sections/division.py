@@ -186,7 +186,6 @@ class _Sections:
             section = self._following
 
     def _first_of_span(self) -> _Open | None:
-        """Open the first section of the span."""
         number = self._first // SECTION
         if number >= self._span.first:
             frames = self._vad(self._tape.blocks(self._first))
@@ -285,7 +284,6 @@ def find_boundary(window: SpeechFrames, hop: int, vad_offset: float) -> int:
 
 
 def _longest_run(flags: list[bool]) -> int:
-    """Return the length of the longest run of True."""
     longest = length = 0
     for flag in flags:
         length = length + 1 if flag else 0

@@ -90,6 +90,10 @@ def test_values_that_are_no_transcript_are_refused(
         Transcript.from_dict({**COMPLETE.to_dict(), **changes})
 
 
+def test_parts_may_be_dataclasses_already() -> None:
+    assert Transcript.from_dict({**COMPLETE.to_dict(), "segments": COMPLETE.segments}) == COMPLETE
+
+
 def test_another_value_than_a_dict_is_refused() -> None:
     with pytest.raises(OptionError, match="Transcript must be a dict, not list"):
         Transcript.from_dict([])  # type: ignore[arg-type]

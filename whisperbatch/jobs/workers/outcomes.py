@@ -241,7 +241,6 @@ class RecordingWorker:
     def _transcribe(
         self, span: PlannedSpan, language: object, stopping: threading.Event
     ) -> Transcript:
-        """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
             chosen = in_language(chosen, language)  # type: ignore[arg-type]  # is checked
