@@ -6,6 +6,7 @@ from typing import Final, Literal
 import ctranslate2
 
 from whisperbatch.engines.keywords import check_device
+from whisperbatch.engines.settings import ENGINES_OF_TYPES
 from whisperbatch.errors import OptionError
 from whisperbatch.machine import available_cpus
 from whisperbatch.text.messages import one_line, shown
@@ -72,9 +73,11 @@ def choose_compute_type(compute_type: str, device: str, indexes: tuple[int, ...]
     for index, names in supported.items():
         if compute_type not in names:
             number = f" {index}" if len(indexes) > 1 else ""
+            other = ENGINES_OF_TYPES.get(compute_type) if device == "cpu" else None
             raise OptionError(
                 f"compute_type={shown(compute_type)} is not supported by this machine's {device} "
                 f"device{number}; use auto, {', '.join(sorted(common))}"
+                + (f", or give engine={other}" if other else "")
             )
     return compute_type
 

@@ -79,7 +79,7 @@ def choose_settings(
 
     "auto" is the fastest engine whose settings the keywords are: "onnxruntime" on CPUs with AVX2.
     On CPUs without AVX2, of another kind (ARM) or unknown, where nothing was measured, "openvino",
-    if OpenVINO is installed. Otherwise, and on CUDA, "ctranslate2".
+    if OpenVINO is installed or the compute type needs it. Otherwise, and on CUDA, "ctranslate2".
 
     Raises:
         OptionError: see `load_engine`.
@@ -199,7 +199,10 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
         fits = _fits("onnxruntime", keywords, OnnxRuntimeComputeType)
         return "onnxruntime" if fits else "ctranslate2"
     fits = _fits("openvino", keywords, OpenVinoComputeType)
-    return "openvino" if fits and openvino_is_installed("the encoder") else "ctranslate2"
+    needed = keywords.get("compute_type") == "int8_bfloat16"  # the other engines lack it on a CPU
+    return (
+        "openvino" if fits and (needed or openvino_is_installed("the encoder")) else "ctranslate2"
+    )
 
 
 def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:

@@ -25,12 +25,13 @@ MAX_INTER_THREADS: Final = 64  # batches at a time: more wait for each other, an
 MIN_KEPT_FRAMES: Final = 0.25  # onnx.frame_merging.MIN_SHARE: no row can be merged further
 MAX_INTRA_THREADS: Final = 1024  # more than any machine's cores
 
-OTHER_ENGINES: Final = {
+ENGINES_OF_TYPES: Final = {
     "int8_float32": "'ctranslate2'",
+    "int8_bfloat16": "'onnxruntime' or 'openvino'",
     "float32": "'ctranslate2' or 'torch'",
     "bfloat16": "'torch'",
 }
-"""Compute types without 8-bit products, and the engines that have them on a CPU."""
+"""Compute types that some engines lack on a CPU, and the engines that have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,12 +237,13 @@ If several engines have a setting, the type in the first of them includes the ty
 
 
 def _check_8_bits(engine: str, given: Any, compute_types: object) -> None:  # noqa: ANN401 - of the user
-    if type(given) is str and given in OTHER_ENGINES:
+    choices = get_args(compute_types)
+    if type(given) is str and given not in choices and given in ENGINES_OF_TYPES:
         raise OptionError(
             f"compute_type={given!r}: the decoder of engine={engine!r} computes with numbers of "
-            f"8 bits; give engine={OTHER_ENGINES[given]}, or leave out compute_type"
+            f"8 bits; give engine={ENGINES_OF_TYPES[given]}, or leave out compute_type"
         )
-    checks.choice("compute_type", given, get_args(compute_types))
+    checks.choice("compute_type", given, choices)
 
 
 def _check_threads(inter_threads: object, intra_threads: object) -> None:
