@@ -5,8 +5,7 @@ from typing import Final, Literal
 
 import ctranslate2
 
-from whisperbatch.engines.keywords import check_device
-from whisperbatch.engines.settings import ENGINES_OF_TYPES
+from whisperbatch.engines.settings import ENGINES_OF_TYPES, check_device
 from whisperbatch.errors import OptionError
 from whisperbatch.machine import available_cpus
 from whisperbatch.text.messages import one_line, shown

@@ -8,7 +8,6 @@ import ctranslate2
 
 from whisperbatch.dependencies import import_failure
 from whisperbatch.engines.devices import choose_device
-from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
     SETTINGS,
@@ -16,6 +15,8 @@ from whisperbatch.engines.settings import (
     EngineSettings,
     OnnxRuntimeSettings,
     TorchSettings,
+    check_device,
+    choose_settings,
 )
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model

@@ -10,20 +10,18 @@ import pytest
 import whisperbatch as wb
 from tests.unit.machines import use_machine
 from whisperbatch import MissingExtraError, OptionError
-from whisperbatch.engines.keywords import (
-    EngineKeywords,
-    choose_settings,
-    setting_parameters,
-    settings_of,
-)
 from whisperbatch.engines.settings import (
     SETTINGS,
     AutoSettings,
     CTranslate2Settings,
+    EngineKeywords,
     EngineSettings,
     OnnxRuntimeSettings,
     OpenVinoSettings,
     TorchSettings,
+    choose_settings,
+    setting_parameters,
+    settings_of,
 )
 
 

@@ -33,10 +33,9 @@ from whisperbatch.engines.onnx.decoder_graphs import (
     DecoderGraphs,
     cross_kinds,
 )
-from whisperbatch.engines.onnx.encoder import EncoderOutput
-from whisperbatch.engines.onnx.frame_merging import log_sizes
+from whisperbatch.engines.onnx.encoder import EncoderOutput, log_sizes
 from whisperbatch.engines.onnx.graph import Session
-from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.engines.search import Floats, Integers
 from whisperbatch.models.config import ModelConfig
 
 MAX_BEAMS: Final = 5
