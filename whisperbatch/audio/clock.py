@@ -197,7 +197,6 @@ class Clock:
             self._notices.add("time", start, self.decoded, text)
 
     def _gap(self, stamped: Stamped, ahead: "_Ahead") -> float:
-        """Return the seconds of silence before a frame."""
         if stamped.time is None:
             return 0.0
         if self._origin is None:

@@ -90,7 +90,6 @@ def frames_after(frames: Iterator[Stamped], second: int) -> Iterator[Stamped] | 
 
 
 def _cut(frame: AudioFrame, skipped: int) -> AudioFrame:
-    """Return a frame without its first samples."""
     if not skipped:
         return frame
     values = skipped if frame.format.is_planar else skipped * frame.layout.nb_channels

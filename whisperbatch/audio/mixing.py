@@ -205,7 +205,6 @@ class Evidence:
 
 
 def _speech_band(sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the speech band of signals, shape (n_signals, n_samples)."""
     band = np.zeros_like(sound)
     np.subtract(sound[:, LAG:], sound[:, :-LAG], out=band[:, LAG:])
     return band
@@ -478,7 +477,6 @@ class _Chooser:
         return abs(share * back) >= COPY**2 and self._speech(row - share * other) < MIN_SPEECH
 
     def _speech(self, row: Vector) -> int:
-        """Return the number of VAD frames with speech in a mix."""
         key = row.tobytes()
         if key not in self._counts:
             channels = self._block.channels[:, self._evidence.numbers]

@@ -296,7 +296,6 @@ def choose(tracks: Sequence[TrackInfo], probe: Probe, notices: Notices) -> int:
 
 
 def _probe(name: str, file: str | FileObject, options: Options, number: int) -> tuple[int, bool]:
-    """Return the VAD frames with speech of a track, and whether it has sound."""
     speech, sounds = 0, False
     try:
         access = open_random_access(name, file, replace(options, track=number))

@@ -4,8 +4,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from whisperbatch.decoding.prompts import Prompts
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import Prompts, WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, Options, checks
 from whisperbatch.protocols import Engine, EngineTraits

@@ -28,10 +28,13 @@ from whisperbatch.runtimes.openvino_package import openvino_is_installed
 from whisperbatch.text.messages import one_line, shown
 from whisperbatch.text.revisions import check_revision
 
+log = logging.getLogger(__name__)
+
+EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]
-OnnxRuntimeComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
-OpenVinoComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
+OnnxComputeType: TypeAlias = Literal["auto", "int8", "int8_bfloat16"]
 TorchComputeType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 GROUP_SIZE: Final = 64  # the default
@@ -143,20 +146,19 @@ class OnnxRuntimeSettings(EngineSettings):
         OptionError: a value has the wrong type or is out of range.
     """
 
-    compute_type: OnnxRuntimeComputeType = "auto"
+    name: ClassVar[str] = "onnxruntime"
+
+    compute_type: OnnxComputeType = "auto"
     inter_threads: int = 0
     intra_threads: int = 0
     kept_frames: float | None = None
 
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
-        self._check_compute_type()
+        _check_8_bits(self.name, self.compute_type)
         _check_threads(self.inter_threads, self.intra_threads)
         check_kept_frames(self.kept_frames)
         check_revision(self.revision)
-
-    def _check_compute_type(self) -> None:
-        _check_8_bits("onnxruntime", self.compute_type, OnnxRuntimeComputeType)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,10 +171,7 @@ class OpenVinoSettings(OnnxRuntimeSettings):
         OptionError: a value has the wrong type or is out of range.
     """
 
-    compute_type: OpenVinoComputeType = "auto"
-
-    def _check_compute_type(self) -> None:
-        _check_8_bits("openvino", self.compute_type, OpenVinoComputeType)
+    name: ClassVar[str] = "openvino"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,8 +250,8 @@ If several engines have a setting, the type in the first of them includes the ty
 """
 
 
-def _check_8_bits(engine: str, given: Any, compute_types: object) -> None:  # noqa: ANN401 - of the user
-    choices = get_args(compute_types)
+def _check_8_bits(engine: str, given: Any) -> None:  # noqa: ANN401 - of the user
+    choices = get_args(OnnxComputeType)
     if type(given) is str and given not in choices and given in ENGINES_OF_TYPES:
         raise OptionError(
             f"compute_type={given!r}: the decoder of engine={engine!r} computes with numbers of "
@@ -274,12 +273,6 @@ def check_kept_frames(kept_frames: object) -> None:
     """
     if kept_frames is not None:
         checks.number("kept_frames", kept_frames, minimum=MIN_KEPT_FRAMES, maximum=1)
-
-
-EngineName: TypeAlias = Literal["auto", "ctranslate2", "onnxruntime", "openvino", "torch"]
-Device: TypeAlias = Literal["auto", "cpu", "cuda"]
-
-log = logging.getLogger(__name__)
 
 
 class EngineKeywords(TypedDict, total=False):
@@ -444,25 +437,17 @@ def _fastest_engine(device: str, keywords: Mapping[str, Any]) -> str:
     """Return the engine that "auto" stands for with these keywords."""
     if is_cuda(device):
         return "ctranslate2"
-    if has_avx2():
-        fits = _fits("onnxruntime", keywords, OnnxRuntimeComputeType)
-        return "onnxruntime" if fits else "ctranslate2"
-    fits = _fits("openvino", keywords, OpenVinoComputeType)
-    needed = keywords.get("compute_type") == "int8_bfloat16"  # the other engines lack it on a CPU
-    return (
-        "openvino" if fits and (needed or openvino_is_installed("the encoder")) else "ctranslate2"
-    )
-
-
-def _fits(engine: str, keywords: Mapping[str, Any], compute_types: object) -> bool:
-    """Return whether the keywords are settings of an engine."""
-    other = [name for name in keywords if name not in _names(engine)]
+    engine = "onnxruntime" if has_avx2() else "openvino"
     compute_type = keywords.get("compute_type", "auto")
-    if type(compute_type) is str and compute_type not in get_args(compute_types):
+    other = [name for name in keywords if name not in _names(engine)]
+    if type(compute_type) is str and compute_type not in get_args(OnnxComputeType):
         other.append("compute_type")
     if other:
         log.info("engine: not %s, because of %s", engine, ", ".join(other))
-    return not other
+        return "ctranslate2"
+    # CTranslate2 lacks this type on a CPU
+    is_sure = engine == "onnxruntime" or compute_type == "int8_bfloat16"
+    return engine if is_sure or openvino_is_installed("the encoder") else "ctranslate2"
 
 
 def is_cuda(device: str) -> bool:
@@ -477,5 +462,4 @@ def is_cuda(device: str) -> bool:
 
 
 def _names(engine: str) -> set[str]:
-    """Return the names of an engine's settings."""
     return {field.name for field in fields(SETTINGS[engine])}

@@ -293,7 +293,6 @@ class CTranslate2Engine:
     def _search(
         self, output: EncodedView, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Any]:
-        """Return CTranslate2's result for each row, by greedy or beam search."""
         results: list[Any] = self._weights.model.generate(
             output.view,
             [list(request.prompt) for request in requests],
@@ -432,8 +431,6 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
         raise OptionError(
             f"intra_threads={settings.intra_threads} has no effect on CUDA; leave it out"
         )
-    if device == "cpu" and settings.devices != (0,):
-        raise OptionError(f"device_index={settings.device_index} needs CUDA; the CPU has no index")
     if device == "cpu" and settings.flash_attention:
         raise OptionError("flash_attention=True needs CUDA; leave it out")
 

@@ -40,6 +40,9 @@ from whisperbatch.runtimes.matrix_products import product
 DRAWN_TOGETHER: Final = 32
 """Sampled hypotheses whose next token is drawn in one call: the noise of 32 takes 7 MB."""
 
+NOTHING_DECODED: Final = SearchResult((), (), (), 0.0)
+"""The result for a text that was read as the end of the prompt."""
+
 
 class TokenEmbeddings:
     """The embeddings of all tokens and the encodings of their positions, mapped from model.bin.
@@ -197,14 +200,6 @@ class BatchDecoding:
             sources = np.array([[(0, *results[row].beams)[-1]] for row in cut_off])
             rows = [self._rows.index(row) for row in cut_off]
             self(tokens, sources, rows, [1] * len(rows))
-
-    def text_trace(
-        self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
-    ) -> DecodingTrace:
-        """Return the queries and keys of a text that was read as the end of the row's prompt."""
-        queries, keys = self._prompt_queries[row], self._layers.alignment_keys[row]
-        groups = self._groups[row]
-        return DecodingTrace(tuple(tokens), tuple(logprobs), queries, keys, groups)
 
     def trace(
         self, row: int, result: SearchResult, prefix: Sequence[int], logprobs: Sequence[float]
@@ -471,7 +466,7 @@ class Decoder:
         with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
             hidden = decoding.read_prompts(np.array([prompt]), 0)
             logprobs = text_logprobs(decoding, hidden[0], prompt, len(text.tokens))
-            trace = decoding.text_trace(0, text.tokens, logprobs)
+            trace = decoding.trace(0, NOTHING_DECODED, text.tokens, logprobs)
         return trace.alignment(text.frames, self._special.end_of_text)
 
     def languages(self, output: EncoderOutput, tokens: Sequence[int]) -> Floats:

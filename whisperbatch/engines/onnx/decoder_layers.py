@@ -330,7 +330,6 @@ class TokenCache:
         return mask
 
     def _grow(self, places: int, length: int) -> None:
-        """Make room for more places or tokens."""
         old_keys, old_values = self._keys, self._values
         self._keys, self._values = self._allocated(places, length)
         count, columns = old_keys.shape[1], old_keys.shape[-1]

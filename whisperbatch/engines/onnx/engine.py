@@ -103,7 +103,6 @@ class OnnxRuntimeEngine:
         log.info("model %s on %s (%s), %d worker(s)", *details)
 
     def _load(self) -> None:
-        """Load the graphs of the encoder and the decoder."""
         kept_frames = self._model.frames_to_keep(self._settings.kept_frames)
         levels, merged = second_levels(), kept_frames < 1
         threads = self.workers * (self._threads - 1) + 1  # of a graph, with the thread that calls

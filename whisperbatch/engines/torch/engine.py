@@ -295,17 +295,13 @@ def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:
 
     "auto" is float16 on CUDA, bfloat16 on a CPU that supports it, and float32 on other CPUs.
 
-    Raises:
-        OptionError: the compute type is unknown.
+    Args:
+        compute_type: a checked setting (`TorchSettings`).
+        device: to compute on.
     """
-    if compute_type == "auto":
-        if device.type == "cuda":
-            return torch.float16
-        supports_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
-        return torch.bfloat16 if supports_bfloat16 else torch.float32
-    if compute_type not in COMPUTE_TYPES:
-        raise OptionError(
-            f"compute_type={compute_type!r} is none of PyTorch's: "
-            f"give auto, {', '.join(COMPUTE_TYPES)}"
-        )
-    return COMPUTE_TYPES[compute_type]
+    if compute_type != "auto":
+        return COMPUTE_TYPES[compute_type]
+    if device.type == "cuda":
+        return torch.float16
+    supports_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
+    return torch.bfloat16 if supports_bfloat16 else torch.float32
