@@ -17,7 +17,6 @@ The decoder adds to its logits the biases of suppressed tokens and n-grams, and 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -29,6 +28,7 @@ from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Hypothesis, Sampling
 from whisperbatch.text.loops import LOOP_TOKENS, ends_with_loop
 
+CONFIGURED_TOKENS: Final = -1  # in `suppress_tokens`: the tokens that config.json lists
 LOOP_CHECK: Final = 16  # tokens from one check for a loop to the next
 
 MARGIN: Final = 1.5
@@ -355,8 +355,7 @@ def search(
         )
         for stops_loop in stop_loops or [False] * len(first.tokens)
     ]
-    extend = partial(_most_probable, count=2 * beam_size)
-    return _run_search(rows, step, first, extend, max_tokens=max_tokens, lookahead=lookahead)
+    return _run_search(rows, step, first, 2 * beam_size, max_tokens=max_tokens, lookahead=lookahead)
 
 
 def sample(
@@ -375,30 +374,33 @@ def sample(
     """
     row_count, hypothesis_count = first.tokens.shape
     rows = [SamplingState(hypothesis_count, end_of_text) for _ in range(row_count)]
-    return _run_search(rows, step, first, _all_candidates, max_tokens=max_tokens)
+    return _run_search(rows, step, first, None, max_tokens=max_tokens)
 
 
 def _run_search(
     rows: Sequence[RowState],
     step: StepFunction,
     first: Candidates,
-    extend: "_Extend",
+    count: int | None,
     *,
     max_tokens: int,
     lookahead: Lookahead | None = None,
 ) -> list[SearchResult]:
-    """Extend the hypotheses until all rows are done. A row that is done leaves the batch."""
+    """Extend the hypotheses until all rows are done. A row that is done leaves the batch.
+
+    `count` is that of `_extend`.
+    """
     active = list(rows)
     candidates = Candidates(first.tokens[:, None], first.logprobs[:, None])
     while True:
-        extensions = extend(candidates, np.stack([row.totals for row in active]))
+        extensions = _extend(candidates, np.stack([row.totals for row in active]), count)
         for number, row in enumerate(active):
             row.advance(extensions[number], last=len(row.followed) + 1 == max_tokens)
             while lookahead and not row.done:
                 next_candidates = lookahead(number, int(row.followed[-1].tokens[0]))
                 if next_candidates is None:
                     break
-                [row_extensions] = extend(next_candidates, row.totals[None])
+                [row_extensions] = _extend(next_candidates, row.totals[None], count)
                 row.advance(row_extensions, last=len(row.followed) + 1 == max_tokens)
         continuing = [number for number, row in enumerate(active) if not row.done]
         if not continuing:
@@ -409,41 +411,28 @@ def _run_search(
         candidates = step(tokens, sources, continuing, [row.active for row in active])
 
 
-_Extend: TypeAlias = Callable[[Candidates, Floats], list[Extensions]]
-"""Returns the possible extensions of each row, from the candidates (rows, beams, k) and the total
-log-probability of each beam's hypothesis (rows, beams)."""
+def _extend(candidates: Candidates, totals: Floats, count: int | None) -> list[Extensions]:
+    """Return the possible extensions of each row.
 
-
-def _most_probable(candidates: Candidates, totals: Floats, *, count: int) -> list[Extensions]:
-    """Return the `count` best extensions of each row's beams, the highest total first."""
-    k = candidates.tokens.shape[-1]
-    tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
-    order = np.argsort(-new_totals, axis=1, kind="stable")[:, :count]
+    Args:
+        candidates: for the next token of each beam, shape (rows, beams, k).
+        totals: total log-probability of each beam's hypothesis, shape (rows, beams).
+        count: number of extensions of a row, those with the highest totals first; None for all, in
+            the order of the candidates.
+    """
+    rows, _, k = candidates.tokens.shape
+    tokens, logprobs = (
+        array.reshape(rows, -1) for array in (candidates.tokens, candidates.logprobs)
+    )
+    new_totals = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
+    if count is None:
+        order = np.tile(np.arange(tokens.shape[1]), (rows, 1))
+    else:
+        order = np.argsort(-new_totals, axis=1, kind="stable")[:, :count]
     return [
         Extensions(tokens[row, best], best // k, logprobs[row, best], new_totals[row, best])
         for row, best in enumerate(order)
     ]
-
-
-def _all_candidates(candidates: Candidates, totals: Floats) -> list[Extensions]:
-    """Return all extensions of each row, in the order of the candidates."""
-    k = candidates.tokens.shape[-1]
-    tokens, logprobs, new_totals = _flatten_beams(candidates, totals)
-    sources = np.arange(tokens.shape[1]) // k
-    return [
-        Extensions(tokens[row], sources, logprobs[row], new_totals[row])
-        for row in range(len(tokens))
-    ]
-
-
-def _flatten_beams(candidates: Candidates, totals: Floats) -> tuple[Integers, Floats, Floats]:
-    """Return tokens, log-probabilities and new totals, each of shape (rows, beams * k)."""
-    rows = len(candidates.tokens)
-    new_totals = (totals[..., None] + candidates.logprobs).reshape(rows, -1)
-    return candidates.tokens.reshape(rows, -1), candidates.logprobs.reshape(rows, -1), new_totals
-
-
-CONFIGURED_TOKENS: Final = -1  # in `suppress_tokens`: the tokens that config.json lists
 
 
 def logit_biases(
