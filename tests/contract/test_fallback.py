@@ -97,9 +97,9 @@ def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
     loads: list[str] = []
     load = new_engine.fallback._weights._load
 
-    def counted(settings: dict[str, Any]) -> Any:
+    def counted() -> Any:
         loads.append("load")
-        return load(settings)
+        return load()
 
     monkeypatch.setattr(new_engine.fallback._weights, "_load", counted)
     encoded = new_engine.encode(features)
