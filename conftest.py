@@ -18,7 +18,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # MKL reads this variable before its first product. The PyTorch engine sets the variable, but a test
-# may use PyTorch before the engine does (whisperbatch/engines/torch/reproducible.py).
+# may use PyTorch before the engine does (whisperbatch/engines/torch/modules.py).
 if sys.platform == "linux" and "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 

@@ -12,7 +12,7 @@ from whisperbatch.apart import Apart, on_stop, runs_apart
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization.stage import diarization_of, prepare
-from whisperbatch.engines.keywords import LoadKeywords, settings_of
+from whisperbatch.engines.settings import LoadKeywords, settings_of
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
 from whisperbatch.options import (

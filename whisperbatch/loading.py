@@ -7,8 +7,13 @@ from typing import Final
 from typing_extensions import Unpack
 
 from whisperbatch.apart import call_apart
-from whisperbatch.engines.keywords import Device, EngineKeywords, EngineName, setting_parameters
-from whisperbatch.engines.settings import EngineSettings
+from whisperbatch.engines.settings import (
+    Device,
+    EngineKeywords,
+    EngineName,
+    EngineSettings,
+    setting_parameters,
+)
 from whisperbatch.options import with_parameters
 from whisperbatch.transcriber import Transcriber
 

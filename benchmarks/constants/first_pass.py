@@ -25,8 +25,8 @@ from benchmarks.lost_speech.results import digest
 from benchmarks.recordings import Recording, Utterance, assemble
 from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.engine_options import options_for
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.stage import score_rows

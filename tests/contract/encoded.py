@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.ctranslate2.conversion import EncoderOutput, to_array
-from whisperbatch.engines.onnx.encoder import EncoderOutput as OnnxOutput
+from whisperbatch.engines.ctranslate2.engine import EncodedView, to_array
+from whisperbatch.engines.onnx.encoder import EncoderOutput
 from whisperbatch.protocols import Encoded
 
 
 def output_of(encoded: Encoded) -> npt.NDArray[np.float32]:
     """Encoder output in float32, shape (rows, positions, d_model)."""
-    if isinstance(encoded, EncoderOutput):
+    if isinstance(encoded, EncodedView):
         return to_array(encoded.view)
-    if isinstance(encoded, OnnxOutput):
+    if isinstance(encoded, EncoderOutput):
         return encoded.by_position()
     output: Any = encoded.output  # type: ignore[attr-defined]  # PyTorch's
     return np.asarray(output.float() if hasattr(output, "float") else output)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.options import Options
 from whisperbatch.protocols import DecodeRequest, Engine
 

@@ -24,7 +24,7 @@ from benchmarks import recordings
 from tests.contract.encoded import output_of
 from tests.contract.model_directories import random_model
 from whisperbatch import Options, Transcriber, Transcript
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model

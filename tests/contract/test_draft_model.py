@@ -111,7 +111,7 @@ def test_the_text_equals_that_of_greedy_search(
     engine = load(compute_type, find_model("base") if is_same_model else truncated_model)
     for options, expected in zip(SEARCHES, expected_results, strict=True):
         caplog.clear()
-        with caplog.at_level("DEBUG", "whisperbatch.engines.torch.speculative"):
+        with caplog.at_level("DEBUG", "whisperbatch.engines.torch.decoding"):
             assert decode(engine, features, options) == expected
         [line] = [message for message in caplog.messages if message.startswith("draft model: ")]
         tokens_per_call = float(line.removeprefix("draft model: ").split()[0])

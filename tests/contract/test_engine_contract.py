@@ -12,7 +12,7 @@ import pytest
 from benchmarks import recordings
 from tests.contract.engines import ENGINES, MARKS, TORCH
 from whisperbatch import ClosedError, EngineError
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling

@@ -10,7 +10,7 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 
 Sound = npt.NDArray[np.int16]
 Temperature = float | tuple[float, ...]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from tests.unit.small_tokenizers import small_tokenizer
-from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.engines.model_info import SpecialTokens
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import (

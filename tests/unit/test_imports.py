@@ -136,12 +136,12 @@ PROGRAMS: Final = ("cli", "compat", "doctor", "huggingface", "ray", "server")
 
 PUBLIC: Final = {
     *("addresses", "boundary", "dependencies", "limits"),
-    *("apart", "audio", "errors", "engines.devices", "engines.keywords"),
+    *("apart", "audio", "errors", "engines.devices", "engines.settings"),
     *("engines.memory", "runtimes.openvino_package"),
     *("features", "jobs", "language", "machine", "models", "options", "protocols", "text"),
     *("types", "vad", "writers"),
     # of the doctor only
-    *("diarization", "doctor", "engines.ctranslate2.cuda_libraries", "models.packages"),
+    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
     # of the drop-in only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only

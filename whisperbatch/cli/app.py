@@ -36,8 +36,8 @@ from whisperbatch.cli.printing import (
 )
 from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
 from whisperbatch.dependencies import interface_note
-from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
+from whisperbatch.engines.settings import setting_parameters
 from whisperbatch.errors import (
     InternalError,
     MissingExtraError,

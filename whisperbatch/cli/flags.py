@@ -21,7 +21,7 @@ from rich.padding import Padding
 from typer.core import TyperCommand
 
 from whisperbatch import load, options
-from whisperbatch.engines.keywords import EngineName
+from whisperbatch.engines.settings import EngineName
 from whisperbatch.options import (
     PARSERS,
     TRUTH_VALUES,

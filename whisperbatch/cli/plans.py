@@ -19,7 +19,7 @@ from whisperbatch.cli.printing import (
     print_note_on_terminal,
     print_result,
 )
-from whisperbatch.engines.keywords import setting_parameters
+from whisperbatch.engines.settings import setting_parameters
 from whisperbatch.errors import OptionError
 from whisperbatch.options import Options
 from whisperbatch.types import SECTION, to_seconds

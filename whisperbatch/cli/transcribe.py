@@ -19,7 +19,7 @@ from whisperbatch.cli.flags import DEFAULT_MODEL, Inputs, Model, Verbose
 from whisperbatch.cli.printing import ExitOnSignal, is_output_closed, loading_status, print_note
 from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings, read_overview
 from whisperbatch.cli.screen import Screen, open_screen
-from whisperbatch.engines.keywords import settings_of
+from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs import (
     LEDGER_NAME,

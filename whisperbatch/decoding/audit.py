@@ -243,7 +243,6 @@ def _normalize(word: str) -> str:
 
 
 def _audit(decoded: DecodedRow) -> Audit:
-    """Check a decoded row against its speech and the thresholds of the options."""
     speech_limit = max_tokens_for(decoded.chunk)
     user_limit = decoded.options.max_new_tokens
     limited_by_user = user_limit is not None and user_limit <= speech_limit

@@ -192,7 +192,6 @@ def _without_margins(span: SpeechSpan) -> SpeechSpan:
 
 
 def _frames(words: Sequence[AlignedWord], chunk: Chunk) -> Range:
-    """Return the frames of some words."""
     first, last = chunk.chunk_time(words[0].start), chunk.chunk_time(words[-1].end)
     return first // HOP, max(-(-last // HOP), first // HOP + MIN_PATTERN)
 

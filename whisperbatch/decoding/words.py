@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import Final
 
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.protocols import Alignment
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text.punctuation import ends_sentence

@@ -261,7 +261,7 @@ def check_openvino() -> dict[str, Any]:
 
 def load_cuda_libraries() -> dict[str, Any]:
     """Return the libraries that CTranslate2 needs on a GPU and that do not load, with the fix."""
-    from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint, preload_libraries
+    from whisperbatch.engines.ctranslate2.cuda import install_hint, preload_libraries
 
     return {"missing": {name: install_hint(name) for name in preload_libraries()}}
 

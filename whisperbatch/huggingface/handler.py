@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import Unpack
 
 import whisperbatch as wb
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 from whisperbatch.huggingface.inputs import FORMS, decode_inputs
 from whisperbatch.huggingface.parameters import parse_parameters
 from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model

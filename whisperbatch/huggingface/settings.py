@@ -15,7 +15,7 @@ from typing import Final
 from typing_extensions import Self
 
 import whisperbatch as wb
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 from whisperbatch.text import shown
 
 BUILT_IN: Final = "builtin"

@@ -1,6 +1,6 @@
 """The models for which it was measured how many of the encoder's frames they need.
 
-Similar neighbouring frames can be merged (engines/onnx/frame_merging.py), but how many is different
+Similar neighbouring frames can be merged (engines/onnx/encoder.py), but how many is different
 for each model. A model that is not in the list keeps all frames.
 """
 

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from whisperbatch import load
-from whisperbatch.engines.keywords import settings_of
+from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs import (
     PlanFiles,

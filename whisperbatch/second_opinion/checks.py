@@ -174,5 +174,4 @@ def _count_letters(decoded: DecodedRow) -> int:
 
 
 def _seconds(decoded: DecodedRow) -> float:
-    """Return the seconds from the first to the last word."""
     return to_seconds(decoded.words[-1].end - decoded.words[0].start)

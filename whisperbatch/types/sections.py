@@ -44,7 +44,7 @@ WARM_UP: Final = 512 * 512  # samples (16.384 s) that the VAD reads before a nom
 # Samples after a search that the VAD needs for the probabilities in it: one block for steady sound,
 # three for gain control and four for calibration.
 VAD_MARGIN: Final = 8 * 64 * 512
-# Samples after them that the mix of several channels needs (`audio.mixing.mixer`): a cell and its
+# Samples after them that the mix of several channels needs (`audio.mixing`): a cell and its
 # look-ahead.
 MIX_MARGIN: Final = to_samples(4.0)
 

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.engines.settings import SETTINGS, EngineSettings
+from whisperbatch.engines.settings import SETTINGS, EngineSettings, LoadKeywords
 from whisperbatch.errors import OptionError
 from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.fakes import FakeEngine
 from whisperbatch import OptionError, Options
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 
 
 @pytest.mark.parametrize(

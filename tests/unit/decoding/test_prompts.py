@@ -2,8 +2,7 @@ import pytest
 
 from tests.unit.fakes import multilingual_tokenizer
 from whisperbatch import OptionError, Options
-from whisperbatch.decoding.prompts import NO_CONTEXT, Context, Prompts
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import NO_CONTEXT, Context, Prompts, WhisperTokenizer
 
 VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
 START = VOCABULARY.start_of_previous

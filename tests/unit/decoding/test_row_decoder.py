@@ -9,9 +9,8 @@ from tests.unit.fakes import FakeEngine
 from tests.unit.synthetic_speech import chunk, rows, shared_model
 from whisperbatch import Options
 from whisperbatch.decoding.engine_options import options_for
-from whisperbatch.decoding.prompts import Context
+from whisperbatch.decoding.prompts import Context, WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 

@@ -2,7 +2,7 @@ import numpy as np
 
 from tests.unit.fakes import multilingual_tokenizer
 from whisperbatch.chunking.split import shift
-from whisperbatch.decoding.tokenizer import WhisperTokenizer, segment_by_timestamps
+from whisperbatch.decoding.prompts import WhisperTokenizer, segment_by_timestamps
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)

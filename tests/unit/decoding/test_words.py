@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import multilingual_tokenizer
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.decoding.words import merge_punctuation, move_into_speech, place_words
 from whisperbatch.protocols import Alignment
 from whisperbatch.segmentation.timed_text import AlignedWord

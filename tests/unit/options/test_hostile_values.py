@@ -13,8 +13,7 @@ from tests.unit.fakes import FakeEngine, noise
 from tests.unit.hostile_values import HOSTILE, Call, keyword
 from tests.unit.transcripts import transcript
 from whisperbatch import AudioError, OptionError, Options, SubtitleOptions, TableOptions
-from whisperbatch.engines.keywords import settings_of
-from whisperbatch.engines.settings import SETTINGS, AutoSettings
+from whisperbatch.engines.settings import SETTINGS, AutoSettings, settings_of
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.models import find_model
 from whisperbatch.options import DETECTION_OPTIONS

@@ -9,7 +9,7 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 from whisperbatch.jobs import names
 from whisperbatch.jobs.names import digest
 from whisperbatch.options import (

@@ -42,7 +42,7 @@ from whisperbatch.compat.faster_whisper.utils import (
     model_to_load,
 )
 from whisperbatch.compat.faster_whisper.vad import VadOptions, get_speech_timestamps
-from whisperbatch.engines.keywords import is_cuda
+from whisperbatch.engines.settings import is_cuda
 from whisperbatch.errors import OptionError
 from whisperbatch.text import LANGUAGES, shown
 from whisperbatch.threads import cached_property

@@ -94,7 +94,7 @@ class CTranslate2Weights:
         """
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._load(self._settings)
+                self._loaded = self._load()
             return self._loaded
 
     def new_sampler(self) -> Any:  # noqa: ANN401 - untyped
@@ -132,19 +132,18 @@ class CTranslate2Weights:
             if self._loaded is not None:
                 self._loaded.unload_model()
 
-    def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
+    def _load(self) -> Any:  # noqa: ANN401 - untyped
         model = self._model
         with (
             self._errors(),
             with_settings(model.directory, model.missing_settings()) as directory,
         ):
-            loaded = ctranslate2.models.Whisper(str(directory), **settings)
+            loaded = ctranslate2.models.Whisper(str(directory), **self._settings)
         keep_in_children(loaded)
         return loaded
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise errors of loading as a ModelError."""
         try:
             yield
         except ModelError:

@@ -19,7 +19,7 @@ from whisperbatch.engines import arrays
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.onnx import openvino_graphs
 from whisperbatch.engines.onnx.openvino_graphs import EncoderGraphs
-from whisperbatch.engines.search.hypotheses import Floats
+from whisperbatch.engines.search import Floats
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays

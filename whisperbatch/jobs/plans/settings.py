@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
-from whisperbatch.engines.keywords import settings_of
+from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.names import digest, references_fingerprint

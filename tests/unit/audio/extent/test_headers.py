@@ -6,8 +6,7 @@ import struct
 import pytest
 
 from tests.unit.media_files import bursts, encode, wav
-from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.headers import (
+from whisperbatch.audio.extent import (
     Parts,
     asf_extent,
     begins_stream,
@@ -19,6 +18,7 @@ from whisperbatch.audio.headers import (
     second_sound,
     xing_seconds,
 )
+from whisperbatch.audio.file_objects import FileObject
 
 
 class Pipe:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.media_files import pipe, read, tone
 from whisperbatch.audio import decode_audio, stated_duration
-from whisperbatch.audio.inputs import RifxFile, open_rifx
+from whisperbatch.audio.file_objects import RifxFile, open_rifx
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError

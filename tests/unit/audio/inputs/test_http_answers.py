@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from tests.unit.media_files import bursts, encode
-from whisperbatch.audio.inputs import HttpAnswer, is_http
+from whisperbatch.audio.file_objects import HttpAnswer, is_http
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError
 from whisperbatch.types import SAMPLING_RATE, Notice

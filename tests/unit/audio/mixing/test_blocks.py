@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.audio.mixing.voices import noise
 from tests.unit.media_files import wav
-from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
-from whisperbatch.audio.resampling import Resampler
+from whisperbatch.audio.resampling import ChannelBlock, ChannelResampler, Resampler
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.unit.audio.mixing.voices import counter, noise, relative_level, timecode, voice
-from whisperbatch.audio.mixing.blocks import ChannelBlock
-from whisperbatch.audio.mixing.choice import PLAIN, Choice, choose
+from whisperbatch.audio.mixing import PLAIN, Choice, choose
+from whisperbatch.audio.resampling import ChannelBlock
 from whisperbatch.types import Samples
 
 A, B = voice(1), voice(2)

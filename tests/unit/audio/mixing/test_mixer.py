@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.unit.audio.mixing.voices import noise, relative_level, voice
-from whisperbatch.audio.mixing import mix, mixer
-from whisperbatch.audio.mixing.blocks import ChannelBlock
-from whisperbatch.audio.mixing.mixer import CELL, LOOK_AHEAD
+from whisperbatch.audio import mixing
+from whisperbatch.audio.mixing import CELL, LOOK_AHEAD, mix
+from whisperbatch.audio.resampling import ChannelBlock
 from whisperbatch.types import SAMPLING_RATE, SECTION, WARM_UP, Notices, Samples, Span
 
 VOICE = voice(1, 30)
@@ -17,7 +17,7 @@ VOICE = voice(1, 30)
 @pytest.fixture(autouse=True)
 def _counter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        mixer, "count_speech", lambda sound: 60 if counter_of(sound) else 0, raising=True
+        mixing, "count_speech", lambda sound: 60 if counter_of(sound) else 0, raising=True
     )
 
 
@@ -123,7 +123,7 @@ def test_no_notice_comes_before_the_first_sample_that_is_needed() -> None:
     notices = Notices("memory")
     first = SECTION - WARM_UP
     begin = first - 10 * SAMPLING_RATE - 100
-    list(mixer.Mixer(notices, begin, first)(map(ChannelBlock.of, blocks(channels))))
+    list(mixing.Mixer(notices, begin, first)(map(ChannelBlock.of, blocks(channels))))
     [notice] = notices.all()
     assert notice.start == first / SAMPLING_RATE
     assert notice.end == (begin + len(VOICE)) / SAMPLING_RATE

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from whisperbatch.audio.clock import Clock, OtherTracks, Placed, Stamped, usable
-from whisperbatch.audio.headers import Parts
+from whisperbatch.audio.extent import Parts
 from whisperbatch.types import Notices
 
 LENGTH = 0.02  # seconds of a frame

@@ -11,9 +11,9 @@ from av.stream import Disposition
 
 from tests.unit.media_files import level, pipe, tone
 from whisperbatch import AudioError, open_audio
-from whisperbatch.audio import decode_audio, list_tracks, track_choice
+from whisperbatch.audio import decode_audio, list_tracks, random_access
+from whisperbatch.audio.random_access import choose
 from whisperbatch.audio.track import TrackInfo
-from whisperbatch.audio.track_choice import choose
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Notices, Samples, Source, Span, SpanSource
 
@@ -176,7 +176,7 @@ def film(
 @pytest.fixture(autouse=True)
 def _speech_is_a_tone_of_1000_hz(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        track_choice, "count_speech", lambda sound: 100 * (level(sound, 1000) > 0.1)
+        random_access, "count_speech", lambda sound: 100 * (level(sound, 1000) > 0.1)
     )
 
 
@@ -238,7 +238,7 @@ def test_a_pipe_reads_the_default_track_and_names_the_others(tmp_path: Path) -> 
 
 
 def test_one_track_needs_no_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(track_choice, "count_speech", None)
+    monkeypatch.setattr(random_access, "count_speech", None)
     path = film(tmp_path / "a.mkv", [tone(1000, 5)], [Disposition.default])
     heard, notices = read(path)
     assert heard > 0.2

@@ -124,26 +124,6 @@ def test_no_rows(files: Path) -> None:
     assert embed([]).shape == (0, 192)
 
 
-def test_other_shapes_are_refused(files: Path) -> None:
-    embed = EmbeddingNetwork(files / "embedding.onnx")
-    shape: tuple[int, ...]
-    right = np.zeros((148, 80), np.float32)
-    for shape in ((80,), (2, 80), (148, 40), (1, 148, 80)):
-        with pytest.raises(ValueError, match="features have shape"):
-            embed([right, np.zeros(shape, np.float32)])
-    segment = SegmentationNetwork(files / "segmentation.onnx")
-    wrong: tuple[int, ...]
-    for wrong in (
-        (1, WINDOW_SAMPLES),
-        (0,),
-        (1000,),
-        (WINDOW_SAMPLES + 1,),
-        (WINDOW_SAMPLES + STEP - 1,),
-    ):
-        with pytest.raises(ValueError, match="samples have shape"):
-            segment(np.zeros(wrong, np.float32))
-
-
 def test_files_of_other_kinds(files: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes((files / "segmentation.onnx").read_bytes()[:1000])
     for name in ("bad.onnx", "missing.onnx"):

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.engines.search import Floats, Integers
 from whisperbatch.errors import EngineError
 from whisperbatch.protocols import Alignment
 from whisperbatch.runtimes.matrix_products import product

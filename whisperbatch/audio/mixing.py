@@ -1,24 +1,31 @@
-"""The choice of the mix for a few seconds of audio.
+"""The mix of all channels (`channel="mix"`), in which speech on any channel is heard.
+
+The plain mix (FFmpeg's for three to eight channels, otherwise the mean) is kept wherever speech is
+heard in it: in nearly all recordings, everywhere. Elsewhere inverted channels are turned, and
+channels with sound that is no speech are lowered. docs/explanation/channels.md explains the rules.
+
+The mix is chosen for cells of a fixed grid, each with its look-ahead:
+
+    recording     |---------- section period ------------|---------
+    cells         [  0  ][  1  ][  2  ] ...      [ last ][  0  ]
+    evidence      [  0  |==]
+                         [  1  |==]                   look-ahead
 
 1. Channels with the same sound form groups. If a channel of a group is inverted, its sign changes.
 2. A group is masked if other groups are too loud in the mix while the group is active.
 3. Where a masked group has speech by the VAD, groups without speech are lowered.
 
-The VAD runs only where channels are inverted or masked.
+The VAD runs only where channels are inverted or masked. All else follows from the products
+<x_i, x_j> of the channels and the plain mix in frames of 50 ms: levels, correlations, and how much
+of a channel another mix contains. Products are measured twice, at 8 kHz: of the sound itself, and
+of its speech band. The band is the difference of two samples that lie 0.25 ms apart: nothing at 0
+and 4000 Hz, all at 2000 Hz, half of the amplitude at 670 Hz, and 28 dB less at 50 Hz (hum).
 
-Measurements of the channels in a few seconds of audio: products of all pairs, frame by frame.
-
-Everything that the choice needs follows from the products <x_i, x_j> of the channels and the plain
-mix in frames of 50 ms: levels, correlations, and how much of a channel another mix contains.
-
-Products are measured twice, at 8 kHz: of the sound itself, and of its speech band. The band is the
-difference of two samples that lie 0.25 ms apart: nothing at 0 and 4000 Hz, all at 2000 Hz, half of
-the amplitude at 670 Hz, and 28 dB less at 50 Hz (hum).
-
-How much of a few seconds of one signal is speech.
+A period begins where the audio of a section begins (`types.Span.start`); nothing before is
+remembered. A span that is read alone therefore gets the samples of the whole recording.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -26,24 +33,130 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from whisperbatch.audio.mixing.blocks import (
-    SILENCE,
+from whisperbatch.audio.resampling import (
+    BLOCK,
     ChannelBlock,
-    Group,
-    Products,
-    find_groups,
     is_mixed_by_ffmpeg,
 )
 from whisperbatch.options import Options
-from whisperbatch.types import SAMPLING_RATE, Samples
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    SECTION,
+    WARM_UP,
+    Notices,
+    Samples,
+    to_samples,
+    to_seconds,
+)
 from whisperbatch.vad import open_vad
+
+SILENCE: Final = 1e-9  # mean square: -90 dBFS, the rounding of 16-bit samples
+
+Products: TypeAlias = npt.NDArray[np.float64]
+"""Shape (n_frames, 1 + n_channels, 1 + n_channels); the plain mix comes first. Mean products of
+samples, so that the diagonal is a mean square."""
+
+RUN: Final = 8  # frames, 0.4 s: the sign of a correlation is found in each such block
+# Correlation of channels with the same sound. Inverted speech in noise of the same level on both
+# channels had -0.25 to -0.5, independent voices or noises were between -0.1 and 0.1 in 4 s.
+SAME: Final = 0.7
+INVERTED: Final = -0.2
+# Mean absolute correlation of the blocks of copies whose sign may change. Music with a delay
+# reached 0.7, with either sign.
+COPIES: Final = 0.85
+CERTAIN: Final = -0.8  # correlation of inverted copies: the mix loses 10 dB and more
+MIN_SHARE: Final = 0.03  # of the sound that must be inverted, or not inverted, to count
+SIGNIFICANT: Final = 0.05  # level of a block, relative to the loudest: -13 dB
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Channels with the same sound; indices of the compared channels.
+
+    Attributes:
+        channels: the loudest first.
+        signs: 1 or -1 for each channel, 0 if the sign changes. The first channel of the recording
+            that is in the group, and has a sign, has 1.
+        is_certain: whether all inverted channels certainly are; True without inverted channels.
+    """
+
+    channels: tuple[int, ...]
+    signs: tuple[int, ...]
+    is_certain: bool
+
+    @property
+    def is_inverted(self) -> bool:
+        """Whether a channel is inverted, now or then."""
+        return min(self.signs) < 1
+
+    def upright(self) -> "Group":
+        """Return the group as if no channel were inverted."""
+        return Group(self.channels, (1,) * len(self.channels), is_certain=True)
+
+    def weights(self, count: int) -> npt.NDArray[np.float64]:
+        """Return the mean of the channels with their signs; shape (count,), `count` channels."""
+        row = np.zeros(count)
+        row[list(self.channels)] = self.signs
+        return row / np.count_nonzero(row)
+
+
+def find_groups(products: Products, powers: npt.NDArray[np.float64]) -> list[Group]:
+    """Return the groups of the channels that are not silent, the loudest group first.
+
+    Args:
+        products: of the channels alone, without the plain mix, in the speech band.
+        powers: mean squares of the channels, shape (n_channels,).
+    """
+    blocks = np.add.reduceat(products, range(0, len(products), RUN))
+    totals = blocks.sum(axis=0)
+    # in steps of 1 dB: of channels that are as loud, the first comes first
+    levels = np.round(10 * np.log10(np.maximum(np.diag(totals), SILENCE)))
+    loudest = np.argsort(-levels, kind="stable")
+    order = [int(channel) for channel in loudest if powers[channel] > SILENCE]
+    found: list[list[tuple[int, int, bool]]] = []
+    for channel in order:
+        for members in found:
+            sign = _sign(blocks, totals, members[0][0], channel)
+            if sign is not None:
+                members.append((channel, *sign))
+                break
+        else:
+            found.append([(channel, 1, True)])
+    return [_group(members) for members in found]
+
+
+def _group(members: list[tuple[int, int, bool]]) -> Group:
+    channels, signs, certain = zip(*members, strict=True)
+    first = next(sign for _, sign, _ in sorted(members) if sign)
+    return Group(channels, tuple(sign * first for sign in signs), all(certain))
+
+
+def _sign(blocks: Products, totals: Products, first: int, second: int) -> tuple[int, bool] | None:
+    """Return the sign of a channel relative to another, and whether it is certain.
+
+    Returns:
+        None if the channels do not have the same sound.
+    """
+    levels = np.sqrt(blocks[:, first, first] * blocks[:, second, second])
+    levels[levels < SIGNIFICANT * levels.max()] = 0
+    correlations = blocks[:, first, second] / np.maximum(levels, SILENCE**2)
+    correlations[levels == 0] = 0
+    shares = levels / max(levels.sum(), SILENCE**2)
+    upright = float(shares[correlations >= SAME].sum())
+    inverted = float(shares[correlations <= -SAME].sum())
+    coherence = float((shares * np.abs(correlations)).sum())
+    both = max(totals[first, first] * totals[second, second], SILENCE**4)
+    total = float(totals[first, second] / np.sqrt(both))
+    if coherence >= COPIES and min(upright, inverted) >= MIN_SHARE:
+        return 0, True
+    if INVERTED < total < SAME:
+        return None
+    return (1, True) if total > 0 else (-1, total <= CERTAIN)
+
 
 FRAME: Final = SAMPLING_RATE // 20  # samples, 50 ms: syllables last 100 to 300 ms
 LAG: Final = 2  # samples at 8 kHz, 0.25 ms
 MAX_COMPARED: Final = 16  # channels; of more, the loudest and the most varied are compared
-
-"""Shape (n_frames, 1 + n_channels, 1 + n_channels); the plain mix comes first. Mean products of
-samples, so that the diagonal is a mean square."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +205,6 @@ class Evidence:
 
 
 def _speech_band(sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the speech band of signals, shape (n_signals, n_samples)."""
     band = np.zeros_like(sound)
     np.subtract(sound[:, LAG:], sound[:, :-LAG], out=band[:, LAG:])
     return band
@@ -365,7 +477,6 @@ class _Chooser:
         return abs(share * back) >= COPY**2 and self._speech(row - share * other) < MIN_SPEECH
 
     def _speech(self, row: Vector) -> int:
-        """Return the number of VAD frames with speech in a mix."""
         key = row.tobytes()
         if key not in self._counts:
             channels = self._block.channels[:, self._evidence.numbers]
@@ -437,3 +548,125 @@ def _names(numbers: npt.NDArray[np.int64], n_channels: int) -> str:
             return f"the {sides[0]} channel is"
     listed = ", ".join(str(int(number) + 1) for number in numbers)
     return f"channel {listed} is" if len(numbers) == 1 else f"channels {listed} are"
+
+
+CELL: Final = to_samples(2.4)  # samples with one choice
+LOOK_AHEAD: Final = to_samples(1.6)  # samples after a cell that its choice depends on
+FADE: Final = to_samples(0.01)  # samples from one choice to another: no click
+
+
+class Mixer:
+    """Mixes the channels of a recording. Holds at most `CELL + LOOK_AHEAD` samples and a block.
+
+    Args:
+        notices: gets a notice for each range that is not the plain mix; None to add none.
+        position: the first sample of the blocks, counted in the recording.
+        first: the first sample that is needed, at which a period begins. Cells before are not
+            measured.
+    """
+
+    def __init__(self, notices: Notices | None, position: int = 0, first: int = 0) -> None:
+        self._notices = notices
+        self._first = first
+        self._position = position
+        self._held: list[ChannelBlock] = []
+        self._length = 0  # samples held
+        self._channels = 1
+        self._choice = PLAIN
+
+    def __call__(self, blocks: Iterable[ChannelBlock | Samples]) -> Iterator[Samples]:
+        """Yield mono blocks of at most 1 s.
+
+        Args:
+            blocks: mono samples among blocks of several channels are the same for all channels.
+                A block with one channel is never held.
+        """
+        for block in blocks:
+            if isinstance(block, np.ndarray) and self._channels > 1:
+                shape = (len(block), self._channels)
+                block = ChannelBlock(block, np.broadcast_to(block[:, None], shape))  # noqa: PLW2901
+            channels = 1 if isinstance(block, np.ndarray) else block.channels.shape[1]
+            if channels != self._channels:
+                yield from self._emit(0)
+                self._channels, self._choice = channels, PLAIN
+            if isinstance(block, np.ndarray) or channels == 1:
+                self._position += len(block)
+                yield block if isinstance(block, np.ndarray) else block.mixed
+            else:
+                self._held.append(block)
+                self._length += len(block)
+                yield from self._emit(LOOK_AHEAD)
+        yield from self._emit(0)
+
+    def _emit(self, look_ahead: int) -> Iterator[Samples]:
+        """Yield the held cells that have their look-ahead; all for 0."""
+        while self._length and (not look_ahead or self._length >= self._rest() + look_ahead):
+            block = ChannelBlock.joined(self._held)
+            end = min(self._rest(), len(block))
+            before = PLAIN if self._begins_period() else self._choice
+            if self._position + end > self._first:
+                self._choice = choose(block.part(0, end + LOOK_AHEAD), before, count_speech)
+            self._held = [block.part(end)] if end < len(block) else []
+            self._length -= end
+            mixed = _mix(block.part(0, end), before, self._choice, fade=not self._begins_period())
+            self._note(end)
+            self._position += end
+            for start in range(0, end, BLOCK):
+                yield mixed[start : start + BLOCK]
+
+    def _rest(self) -> int:
+        """Return the samples from the position to the end of its cell."""
+        since, left = _in_period(self._position)
+        return min(CELL - since % CELL, left)
+
+    def _begins_period(self) -> bool:
+        return not _in_period(self._position)[0]
+
+    def _note(self, length: int) -> None:
+        if self._notices and self._choice.text:
+            start = to_seconds(max(self._position, self._first))
+            end = to_seconds(self._position + length)
+            self._notices.add("channels", start, end, self._choice.text)
+
+
+def _in_period(position: int) -> tuple[int, int]:
+    """Return the samples since the start of the period, and those until its end."""
+    if position < SECTION - WARM_UP:
+        return position, SECTION - WARM_UP - position
+    since = (position + WARM_UP) % SECTION
+    return since, SECTION - since
+
+
+def _mix(block: ChannelBlock, before: Choice, choice: Choice, *, fade: bool) -> Samples:
+    """Return a mix, with a short transition from the mix before."""
+    samples = _weigh(block, choice)
+    if fade and before.weights != choice.weights:
+        length = min(FADE, len(block))
+        ramp = np.linspace(0, 1, length, dtype=np.float32)
+        earlier = _weigh(block.part(0, length), before)
+        samples = samples.copy()
+        samples[:length] = earlier + ramp * (samples[:length] - earlier)
+    return samples
+
+
+def _weigh(block: ChannelBlock, choice: Choice) -> Samples:
+    if choice.weights is None:
+        return block.mixed
+    weights = np.array(choice.weights, np.float32)
+    samples: Samples = block.channels @ weights
+    return samples
+
+
+def mix(
+    blocks: Iterable[Samples], notices: Notices | None = None, position: int = 0
+) -> Iterator[Samples]:
+    """Yield the mix of all channels.
+
+    Args:
+        blocks: shape (n_samples,), or (n_samples, n_channels), whose plain mix is the mean.
+        notices: of the recording; None if it has been read before.
+        position: first sample of `blocks`, counted in the recording.
+    """
+    return Mixer(notices, position)(
+        ChannelBlock.of(block) if block.ndim > 1 else block for block in blocks
+    )
