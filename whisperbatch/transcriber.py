@@ -24,12 +24,17 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import detect_language
+from whisperbatch.pipeline import PipelineRun, check_many, detect_language
 from whisperbatch.protocols import Engine
-from whisperbatch.runs import PipelineRun, check_many
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler
-from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
-from whisperbatch.submissions import Submission, Submissions
+from whisperbatch.streams import (
+    SegmentStream,
+    Submission,
+    Submissions,
+    collect,
+    segments_and_transcripts,
+    transcripts,
+)
 from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 

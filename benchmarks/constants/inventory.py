@@ -25,7 +25,7 @@ FOLDERS: Final = (
     *("segmentation", "vad"),
 )
 NETWORKS: Final = LIBRARY / "diarization" / "networks"  # its constants are the formats of networks
-FILES: Final = ("features/levels.py", "rows.py")
+FILES: Final = ("features/levels.py", "recording.py")
 OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
 

@@ -15,8 +15,7 @@ from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.language import code_switching, decisions, stage, windows
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk

@@ -31,7 +31,7 @@ from whisperbatch.decoding.spoken_language import LanguageChoice, LanguageDoubts
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import (
     LanguageDoubt,

@@ -54,7 +54,7 @@ from whisperbatch.language.decisions import mean_scores, restrict_to, restricted
 from whisperbatch.language.windows import score_chunks, score_languages
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import LanguageDoubt
 from whisperbatch.text.scripts import foreign_letters

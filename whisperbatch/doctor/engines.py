@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from whisperbatch.doctor.findings import Finding, Level, known_fix
 from whisperbatch.doctor.packages import is_complete
 from whisperbatch.doctor.probes import Probe, ProbeResult
-from whisperbatch.machine import available_memory, has_avx2, multiplies_bfloat16
+from whisperbatch.runtimes.machine import available_memory, has_avx2, multiplies_bfloat16
 
 BASE_MEMORY: Final = 250e6  # bytes
 MEMORY_PER_BYTE: Final = 1.3

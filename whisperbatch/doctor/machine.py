@@ -13,7 +13,7 @@ from typing import Final
 from whisperbatch.dependencies import installed_version
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.probes import Probe
-from whisperbatch.machine import available_cpus, cpu_quota, processor_features, processors
+from whisperbatch.runtimes.machine import available_cpus, cpu_quota, processor_features, processors
 
 FOLDERS: Final = {
     "huggingface": ("the cache of downloaded models", "HF_HUB_CACHE", 1_000_000_000),

@@ -7,7 +7,7 @@ import ctranslate2
 
 from whisperbatch.engines.keywords import check_device
 from whisperbatch.errors import OptionError
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.text.messages import one_line, shown
 
 PREFERRED_COMPUTE_TYPES: Final = {

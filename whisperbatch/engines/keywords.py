@@ -22,8 +22,8 @@ from whisperbatch.engines.settings import (
     check_kept_frames,
 )
 from whisperbatch.errors import OptionError
-from whisperbatch.machine import has_avx2
 from whisperbatch.options import Options, checks, hint_for, is_same, plain
+from whisperbatch.runtimes.machine import has_avx2
 from whisperbatch.runtimes.openvino_package import openvino_is_installed
 from whisperbatch.text.messages import one_line, shown
 

@@ -26,7 +26,7 @@ from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.jobs.stored_values import build
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, Decoded, Engine, Hypothesis
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 from whisperbatch.scheduling import WaitingRow
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from whisperbatch.api import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.leases import DURATION, Leases, has_ended
@@ -22,7 +23,6 @@ from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.worker import OnSpan, WorkerJob, WorkReport
-from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber

@@ -25,7 +25,7 @@ from whisperbatch.language.decisions import add_speech, mean_scores, restricted
 from whisperbatch.language.windows import score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Item, Row
+from whisperbatch.recording import Item, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 

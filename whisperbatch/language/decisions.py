@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from whisperbatch.options import Options
-from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import Item, Row
+from whisperbatch.recording import Decision, Item, RecordingState, Row
 from whisperbatch.types import LanguageScores
 
 NEAR_TIE: Final = 0.8  # fraction of the most votes from which a language competes with the winner

@@ -14,7 +14,7 @@ from dataclasses import replace
 from whisperbatch.language.decisions import VOTERS, decision_for, needs_scores
 from whisperbatch.language.windows import score_languages
 from whisperbatch.options import Options
-from whisperbatch.rows import Item, Row
+from whisperbatch.recording import Item, Row
 from whisperbatch.scheduling import SharedModel
 
 

@@ -20,8 +20,7 @@ from whisperbatch.chunking.merge import chunks
 from whisperbatch.language.decisions import decide, restrict_to
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import (
     WINDOW_FRAMES,

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from whisperbatch.errors import MissingExtraError
-from whisperbatch.machine import has_amx
-from whisperbatch.telemetry import hidden
+from whisperbatch.runtimes.machine import has_amx
+from whisperbatch.runtimes.telemetry import hidden
 from whisperbatch.threads import Lock
 
 MIN_OPENVINO: Final = (2026, 4)

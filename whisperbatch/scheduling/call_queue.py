@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 
 Position = tuple[int, int]
 """Number of a recording, and first sample of a chunk."""

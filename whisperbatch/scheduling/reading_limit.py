@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 
 BEGINNING: Final = max(available_cpus() // 2, 1)  # recordings without a chunk, read at a time
 SLOW_SOURCE: Final = 0.25  # seconds without a chunk; then the next recording begins, too

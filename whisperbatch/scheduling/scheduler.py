@@ -14,7 +14,7 @@ import numpy as np
 from whisperbatch.errors import ClosedError
 from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Encoded, Engine, EngineTraits
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 from whisperbatch.scheduling.call_queue import CallQueue, ResultStore, RunShare, WaitingRow
 from whisperbatch.threads import stop_at_exit
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, EngineTraits
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling.call_queue import FIRST, Position, RunShare, WaitingRow
 from whisperbatch.scheduling.scheduler import Scheduler
 

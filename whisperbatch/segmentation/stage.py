@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from whisperbatch.options import Options
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End
+from whisperbatch.recording import End, RecordingState
 from whisperbatch.segmentation.sentences import Sentence, divide_phrases, join_texts, next_row
 from whisperbatch.segmentation.timed_text import (
     AlignedWord,

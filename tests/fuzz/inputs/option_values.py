@@ -15,10 +15,10 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from whisperbatch.api import LOAD_PARAMETERS, load
 from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.engines.settings import SETTINGS, EngineSettings
 from whisperbatch.errors import OptionError
-from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields
 from whisperbatch.options.speakers import AnyDiarizer
 from whisperbatch.text.languages import LANGUAGES

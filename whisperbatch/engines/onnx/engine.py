@@ -41,11 +41,11 @@ from whisperbatch.engines.settings import (
 )
 from whisperbatch.engines.special_tokens import language_tokens
 from whisperbatch.errors import EngineError, MissingExtraError, ModelError
-from whisperbatch.machine import multiplies_bfloat16
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.runtimes.machine import multiplies_bfloat16
 from whisperbatch.runtimes.openvino_package import Precision, check_openvino, openvino_is_installed
 from whisperbatch.threads import cached_property, keep_in_children
 

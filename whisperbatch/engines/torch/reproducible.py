@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 import torch
 from torch.nn import functional
 
-from whisperbatch.machine import has_amx
+from whisperbatch.runtimes.machine import has_amx
 
 ROW_MULTIPLE: Final = 4
 AMX_ROWS: Final = 32
