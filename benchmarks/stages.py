@@ -34,7 +34,7 @@ from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessi
 from whisperbatch.engines.onnx.encoder import Encoder
 from whisperbatch.engines.onnx.frame_merging import group_count
 from whisperbatch.engines.search.alignment import DecodingTrace
-from whisperbatch.features.noise import share_to_keep
+from whisperbatch.features.measures import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.runtimes.openvino_package import import_openvino
 from whisperbatch.vad.silero import SileroVad

@@ -40,17 +40,19 @@ from whisperbatch.diarization.stage import Speakers, SpeakerStage
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.code_switching import CodeSwitching
-from whisperbatch.language.decisions import VOTERS, decide_from_windows
-from whisperbatch.language.stage import decide_languages, with_language_scores
-from whisperbatch.language.windows import (
+from whisperbatch.language.detection import (
     NO_SPEECH,
     UNREADABLE,
+    VOTERS,
+    decide_from_windows,
+    decide_languages,
     detection,
     english_only,
     find_windows,
     score_chunks,
     spread_windows,
     window_options,
+    with_language_scores,
 )
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.prefetch import interleave, map_ordered

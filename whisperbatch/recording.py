@@ -27,7 +27,7 @@ from typing_extensions import Self
 
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.features.levels import level_speech
-from whisperbatch.features.noise import is_noisy
+from whisperbatch.features.measures import is_noisy
 from whisperbatch.protocols import Encoded, FeatureExtractor, FeatureType
 from whisperbatch.types import (
     WINDOW_FRAMES,
@@ -42,6 +42,13 @@ from whisperbatch.types import (
     Transcript,
     to_seconds,
 )
+
+# Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
+# with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,
+# while with 1 to 3 s up to 8 of the clips failed. The encoder window is a multiple of
+# `WINDOW_STEP`, so that many rows have windows of the same size and can share a batch.
+MIN_PADDING: Final = 500  # feature frames of silence after a row, or up to the end of 30 s
+WINDOW_STEP: Final = 500  # feature frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +246,6 @@ class RecordingState:
     def is_borrowed(self) -> bool:
         """Return whether a file object of the caller is being read."""
         return self.reader is not None and self.reader.is_borrowed and not self.was_read
-
-
-# Whisper was trained on windows of 30 s. Measured on 80 clips of 7 to 12 s (in three languages, and
-# with up to 10 s of silence): 5 s of silence after the clip gave as few errors as padding to 30 s,
-# while with 1 to 3 s up to 8 of the clips failed. The encoder window is a multiple of
-# `WINDOW_STEP`, so that many rows have windows of the same size and can share a batch.
-MIN_PADDING: Final = 500  # feature frames of silence after a row, or up to the end of 30 s
-WINDOW_STEP: Final = 500  # feature frames
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,7 @@ from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import score_rows
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel

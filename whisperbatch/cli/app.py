@@ -22,7 +22,6 @@ from rich.console import Console
 
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
-from whisperbatch.cli.detect_language import DetectionArguments, detect_languages
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
@@ -34,7 +33,12 @@ from whisperbatch.cli.printing import (
     print_result,
     reason_of,
 )
-from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
+from whisperbatch.cli.transcribe import (
+    DetectionArguments,
+    TranscribeArguments,
+    detect_languages,
+    transcribe_all,
+)
 from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once

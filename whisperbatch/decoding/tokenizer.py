@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from whisperbatch.errors import ModelError
 from whisperbatch.options import Task
 from whisperbatch.segmentation.timed_text import TimedText
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.threads import cached_property
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 

@@ -8,7 +8,7 @@ import ctypes
 import sys
 from typing import Any, Final
 
-from whisperbatch.runtimes.openvino_cache import return_mapped_memory
+from whisperbatch.runtimes.openvino_package import return_mapped_memory
 
 M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
 MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB

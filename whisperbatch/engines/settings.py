@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import SearchOptions, checks, convert_fields
-from whisperbatch.text.messages import shown
-from whisperbatch.text.revisions import check_revision
+from whisperbatch.text.messages import check_revision, shown
 
 Quantization: TypeAlias = Literal["hqq4", "int8"]
 GroupSize: TypeAlias = Literal[32, 64, 128]

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from whisperbatch.addresses import HIDDEN, without_secrets
-from whisperbatch.text.control_characters import CONTROLS
+from whisperbatch.text.messages import CONTROLS
 
 MAX_NAME: Final = 255
 """Bytes of a file name in UTF-8: the limit of ext4, XFS, Btrfs and ZFS. NTFS and APFS allow as many

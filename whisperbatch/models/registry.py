@@ -6,11 +6,16 @@ A name is searched in this order:
     package          installed packages that contain the weights: see packages.py
     cached snapshot  the local Hugging Face cache
     hub              the Hugging Face hub, unless HF_HUB_OFFLINE is set
+
+The hub's cache has a folder for each revision (commit) that was loaded:
+
+    models--Systran--faster-whisper-base/snapshots/ebe41f70d5b6dfa9166e2c581c45c9c0cfc57b66/
 """
 
 import difflib
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,17 +24,14 @@ from typing import Any, Final, Literal
 
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.dependencies import interface_note
-from whisperbatch.errors import ModelError
+from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
-from whisperbatch.models.revisions import refuse_revision
-from whisperbatch.text.messages import shown
-from whisperbatch.text.revisions import check_revision
+from whisperbatch.text.messages import check_revision, shown
 
-__all__ = ["available_models", "find_model"]
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
-log = logging.getLogger(__name__)
 
 REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -71,6 +73,35 @@ TRANSFORMERS_FILES: Final = (
 """Files of a repository of transformers weights, besides those of `HUB_FILES`."""
 
 LAST_TIMESTAMP: Final = "<|30.00|>"  # the end of Whisper's window
+
+log = logging.getLogger(__name__)
+
+
+def loaded_revision(directory: Path) -> str | None:
+    """Return the commit of a model in the hub's cache; None if the model is somewhere else."""
+    parts = directory.parts[-3:]
+    if len(parts) < 3 or parts[1] != "snapshots" or not parts[0].startswith("models--"):  # noqa: PLR2004 - repository, "snapshots" and commit
+        return None
+    return parts[2] if _COMMIT.fullmatch(parts[2]) else None
+
+
+def refuse_revision(revision: str | None, place: str) -> None:
+    """Refuse a revision for a model that does not come from the hub.
+
+    Args:
+        revision: as given; None is accepted.
+        place: where the model is, and what to do.
+
+    Raises:
+        OptionError: there is a revision.
+    """
+    if revision is not None:
+        raise OptionError(
+            f"revision={revision!r} selects a version on the Hugging Face hub, but {place}"
+        )
+
+
+__all__ = ["available_models", "find_model"]
 
 
 def available_models() -> tuple[str, ...]:

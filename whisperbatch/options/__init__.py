@@ -1,10 +1,9 @@
 """All options: each is declared, documented and checked in one place, its field in `Options`.
 
 options.py     the options in sections, in the order of the stages that read them
-speakers.py    values of the options for speakers
+values.py      known speakers and diarizers; all values as text, on a command line or in a form
 checks.py      checks that several options share
 keywords.py    options as keyword arguments: types, signatures, hints for unknown names
-texts.py       values as text, on a command line or in a form
 """
 
 from whisperbatch.options import checks
@@ -41,10 +40,11 @@ from whisperbatch.options.options import (
     Task,
     Timestamps,
 )
-from whisperbatch.options.speakers import DiarizerChoice, KnownSpeakers
-from whisperbatch.options.texts import (
+from whisperbatch.options.values import (
     PARSERS,
     TRUTH_VALUES,
+    DiarizerChoice,
+    KnownSpeakers,
     accepts_none,
     metavar_of,
     parse_text,

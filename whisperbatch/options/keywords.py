@@ -24,7 +24,7 @@ from whisperbatch.options.options import (
     Task,
     Timestamps,
 )
-from whisperbatch.options.speakers import DiarizerChoice, KnownSpeakers
+from whisperbatch.options.values import DiarizerChoice, KnownSpeakers
 from whisperbatch.text.messages import one_line
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -24,8 +24,7 @@ from whisperbatch.chunking.split import split_in_two
 from whisperbatch.decoding.audit import DecodedRow, covered_until
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.language.decisions import restrict_to
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import restrict_to, score_rows
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
 from whisperbatch.recording import RecordingState, Row

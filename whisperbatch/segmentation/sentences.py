@@ -30,8 +30,15 @@ from whisperbatch.segmentation.timed_text import (
     join_words,
 )
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import CLAUSE_ENDS, FULL_STOP, ends_sentence, last_mark
-from whisperbatch.text.sentences import Ending, begins_with_closing_mark, ending
+from whisperbatch.text.sentences import (
+    CLAUSE_ENDS,
+    FULL_STOP,
+    Ending,
+    begins_with_closing_mark,
+    ending,
+    ends_sentence,
+    last_mark,
+)
 from whisperbatch.types import SpeechSpan, to_samples
 
 MIN_SEGMENT: Final = to_samples(1.0)  # dividing leaves no shorter segment, if possible

@@ -29,7 +29,7 @@ from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.runtimes.onnx_graph import OnnxGraph
 from whisperbatch.runtimes.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.levels import FRAME, reblock
 from whisperbatch.vad.weights import find_weights
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from whisperbatch.engines.keywords import LoadKeywords
 from whisperbatch.engines.settings import SETTINGS, EngineSettings
 from whisperbatch.errors import OptionError
 from whisperbatch.options import Options, documented_fields
-from whisperbatch.options.speakers import AnyDiarizer
+from whisperbatch.options.values import AnyDiarizer
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import Diarization
 

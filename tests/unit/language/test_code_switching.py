@@ -15,7 +15,7 @@ from whisperbatch.language.code_switching import (
     best_sequence,
     row_windows,
 )
-from whisperbatch.language.stage import with_language_scores
+from whisperbatch.language.detection import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.recording import End, Item, RecordingState, Row

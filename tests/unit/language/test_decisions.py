@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.synthetic_speech import chunk, rows
-from whisperbatch.language.decisions import (
+from whisperbatch.language.detection import (
     LAST_REVISION,
     VOTERS,
     add_speech,

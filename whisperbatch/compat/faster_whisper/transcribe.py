@@ -26,14 +26,19 @@ from whisperbatch.compat.faster_whisper._loading import (
     engine_settings,
     write_files,
 )
-from whisperbatch.compat.faster_whisper._originals import OriginalMethod, original, originals
 from whisperbatch.compat.faster_whisper._results import (
     Segment,
     TranscriptionInfo,
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._values import faster_whisper_names, implicit
+from whisperbatch.compat.faster_whisper._values import (
+    OriginalMethod,
+    faster_whisper_names,
+    implicit,
+    original,
+    originals,
+)
 from whisperbatch.compat.faster_whisper.audio import decode_audio
 from whisperbatch.compat.faster_whisper.utils import (
     download_model,

@@ -5,7 +5,7 @@ import os
 from typing import Final
 
 from whisperbatch.boundary import hide_secrets
-from whisperbatch.compat.faster_whisper._originals import originals
+from whisperbatch.compat.faster_whisper._values import originals
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.limits import MAX_DURATION
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model

@@ -8,7 +8,7 @@ then consists of two graphs, and its output has a state for each group:
 
     features -> convolutions, first layer -> merge_positions -> other layers -> (1, groups, d_model)
 
-A noisy row (noise.py) keeps all positions.
+A noisy row (features/measures.py) keeps all positions.
 
 The rows of a batch are encoded one at a time: one row uses all cores, and its encoder output then
 does not depend on the other rows of the batch.
@@ -30,7 +30,7 @@ from whisperbatch.engines.arrays import Arrays
 from whisperbatch.engines.onnx.frame_merging import Merged, group_count, log_sizes, merge_positions
 from whisperbatch.engines.onnx.graph import NodeBuilder, Session
 from whisperbatch.engines.search.hypotheses import Floats, Integers
-from whisperbatch.features.noise import share_to_keep
+from whisperbatch.features.measures import share_to_keep
 from whisperbatch.runtimes.onnx_graph import MICROSOFT, Port
 
 FEATURES: Final = "features"
