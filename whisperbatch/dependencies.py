@@ -1,8 +1,9 @@
 """The packages that whisperbatch calls: the versions that were tested, and changed interfaces.
 
 Nothing here imports another part of whisperbatch, and only `missing_names` imports the packages.
-`changed_package` finds the package whose interface has changed, from an exception. PyAV 19 removed a parameter of `av.open`: each call raised "TypeError: open() got an unexpected
-keyword argument". Such a message names neither the package nor the versions that work.
+`changed_package` finds the package whose interface has changed, from the exception that a call of
+it raised. PyAV 19 removed a parameter of `av.open`: each call raised "TypeError: open() got an
+unexpected keyword argument". Such a message names neither the package nor the versions that work.
 
     exception                      the package is that of
     AttributeError                 the module, class or object that lacks the attribute

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
@@ -339,12 +338,7 @@ class Transcriber:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @runs_apart

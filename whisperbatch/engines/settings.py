@@ -1,7 +1,7 @@
 """The settings of each engine, each declared and checked as a field of its class.
 
 `load` accepts a settings object, or an engine's name and single settings as keywords
-(engines/keywords.py). The docstring of `load` describes them all: most engines have the same.
+(engines/keywords.py). `EngineKeywords` describes them all: most engines have the same.
 """
 
 from dataclasses import dataclass

@@ -224,10 +224,14 @@ def hint_for(
     return f"did you mean {spell(close[0])}?" if close else ""
 
 
-def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
+def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> Callable[[F], F]:
     """Return a decorator that shows `keywords` in the signature in place of `**keywords`.
 
     `help()` and editors then list every option with its type and default.
+
+    Args:
+        *keywords: the parameters.
+        texts: a class whose docstring ends with "Attributes"; they follow the function's "Args".
     """
 
     def decorate(function: F) -> F:
@@ -235,6 +239,10 @@ def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         documented = signature.replace(parameters=[*parameters, *keywords])
         function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
+        if texts and texts.__doc__ and function.__doc__:
+            entries = texts.__doc__.partition("Attributes:\n")[2].rstrip()
+            arguments, returns, rest = function.__doc__.partition("\n\n    Returns:")
+            function.__doc__ = f"{arguments}\n{entries}{returns}{rest}"
         return function
 
     return decorate
