@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields
 from os import PathLike
 from typing import Final, Literal, cast, overload
 
@@ -25,6 +24,7 @@ from whisperbatch.engines.settings import EngineSettings
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
+    OPTION_NAMES,
     OPTION_PARAMETERS,
     Channel,
     DetectionKeywords,
@@ -288,12 +288,9 @@ def detect_language(
     load_keywords, option_keywords = _split(cast("Keywords", keywords))
     settings_of(load_keywords)
     options = cast("DetectionKeywords", option_keywords)
-    with ExitStack() as stack:
-        reader = open_audio(source, for_detection(**options))
-        on_stop(reader.close)
-        if reader is not source:
-            stack.enter_context(reader)
-        asr = stack.enter_context(load(model, **load_keywords))
+    reader = open_audio(source, for_detection(**options))
+    on_stop(reader.close)
+    with nullcontext() if reader is source else reader, load(model, **load_keywords) as asr:
         return asr.detect_language(reader, read_through=read_through, **options)
 
 
@@ -401,7 +398,7 @@ def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
     Raises:
         OptionError: a keyword is neither.
     """
-    names = LOAD_PARAMETERS.keys() | {field.name for field in fields(Options)}
+    names = {*LOAD_PARAMETERS, *OPTION_NAMES}
     for name in keywords:
         if name not in names:
             hint = hint_for(name, names) or "help(whisperbatch.transcribe) lists all options"

@@ -110,9 +110,6 @@ def version_bounds(package: str) -> tuple[str, str]:
     """Return the oldest and the newest tested version of a package; "" if unknown.
 
     The oldest version is the lower bound that whisperbatch declares, which `make oldest` tests.
-
-    Args:
-        package: its name on the package index.
     """
     try:
         declared = requires("whisperbatch") or []
@@ -124,11 +121,7 @@ def version_bounds(package: str) -> tuple[str, str]:
 
 
 def installed_version(package: str) -> str:
-    """Return the installed version of a package; "" if unknown, as for a build with another name.
-
-    Args:
-        package: its name on the package index.
-    """
+    """Return the installed version of a package; "" if unknown, as for another build's name."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -139,20 +132,13 @@ def interface_note(error: BaseException) -> str:
     """Return which package has another interface than expected, and how to fix that; "" if none.
 
     The note is for the end of a message of one line: it begins with a semicolon.
-
-    Args:
-        error: the exception that a call of a package raised.
     """
     package = changed_package(error)
     return "" if package is None else f"; {interface_text(package)}"
 
 
 def interface_text(package: str) -> str:
-    """Return that a package has another interface than expected; a semicolon; the fix.
-
-    Args:
-        package: its name on the package index, or the name of its module.
-    """
+    """Return that a package has another interface than expected; a semicolon; the fix."""
     package = PACKAGES.get(package, package)
     installed = installed_version(package)
     oldest, newest = version_bounds(package)
@@ -168,23 +154,14 @@ def interface_text(package: str) -> str:
 
 
 def import_failure(error: ImportError, remedy: str) -> str:
-    """Return why a package of an extra does not import, and what to install.
-
-    Args:
-        error: the exception of the import.
-        remedy: the command that installs the extra, if the package is missing.
-    """
+    """Return why a package of an extra does not import, and what to install."""
     if note := interface_note(error):
         return f"{error}{note}"
     return f"{error.name} is not installed: {remedy}"
 
 
 def changed_package(error: BaseException) -> str | None:
-    """Return the package whose interface an exception shows to be another; None if there is none.
-
-    Args:
-        error: the exception that a call of a package raised.
-    """
+    """Return the package whose interface an exception shows to be another; None if none."""
     try:
         if isinstance(error, AttributeError):
             root = _root(error.obj) if _calling_frames(error)[:1] == _frames(error)[:1] else ""
@@ -329,12 +306,7 @@ def missing_names(modules: Sequence[str], sources: Path = SOURCES) -> list[str]:
 
 
 def uses_of(path: Path, modules: Sequence[str]) -> Iterator[Use]:
-    """Yield the names of modules that a source file uses.
-
-    Args:
-        path: the source file.
-        modules: top modules.
-    """
+    """Yield the names of modules that a source file uses."""
     tree = ast.parse(path.read_bytes())
     names = dict(_imports(tree, modules))  # the name in the file -> the full name
     yield from map(Use, names.values())

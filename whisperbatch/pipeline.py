@@ -199,10 +199,6 @@ class Pipeline:
         """Yield the segments of a recording in order, and its end.
 
         The state of the recording has the language, the counts and the omissions as of the segment.
-
-        Args:
-            recording: state of a recording that begins.
-            opener: opens the recording.
         """
         failure: WhisperBatchError | None = None
         with ExitStack() as stack:

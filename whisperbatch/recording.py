@@ -214,11 +214,7 @@ class RecordingState:
         return to_seconds(self.reader.position) if self.reader else 0.0
 
     def transcript(self, segments: Iterable[Segment]) -> Transcript:
-        """Return the transcript of the recording, which has ended.
-
-        Args:
-            segments: that the run has yielded for the recording.
-        """
+        """Return the transcript of the recording, which has ended."""
         decision = self.published
         return Transcript(
             segments=tuple(segments) if self.final_segments is None else self.final_segments,

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
@@ -316,14 +316,11 @@ class Transcriber:
         """
         checks.boolean("read_through", plain(read_through))
         options = for_detection(**keywords)
-        with ExitStack() as stack:
-            reader = open_audio(source, options)
-            on_stop(reader.close)
-            if reader is not source:
-                stack.enter_context(reader)
+        reader = open_audio(source, options)
+        on_stop(reader.close)
+        with nullcontext() if reader is source else reader, boundary(reader.name):
             self._check_open()
-            with boundary(reader.name):
-                return detect_language(self._scheduler, reader, options, read_through=read_through)
+            return detect_language(self._scheduler, reader, options, read_through=read_through)
 
     @runs_apart
     def close(self) -> None:

@@ -33,11 +33,7 @@ CLEAR_LINE: Final = "\r\033[K"
 
 
 def run_doctor(arguments: Sequence[str]) -> NoReturn:
-    """Run the command, and exit with its status.
-
-    Args:
-        arguments: the flags.
-    """
+    """Run the command, and exit with its status."""
     flags = _parser().parse_args(arguments)
     try:
         sys.exit(_diagnose(flags))

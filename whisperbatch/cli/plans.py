@@ -21,7 +21,7 @@ from whisperbatch.cli.printing import (
 )
 from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.errors import OptionError
-from whisperbatch.options import Options
+from whisperbatch.options import OPTION_NAMES
 from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
     FORMATS,
@@ -39,7 +39,7 @@ PLAN_KEYWORDS: Final = tuple(
 )
 """Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
 NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
-PLAN_OPTIONS: Final = {*flags.field_names(Options)} - NOT_PLANNED
+PLAN_OPTIONS: Final = {*OPTION_NAMES} - NOT_PLANNED
 
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]

@@ -259,12 +259,6 @@ def check_engines(
 
     On a GPU, all compute types are tried. On the CPU, a compute type is tried only if the types
     before it failed: base in float32 takes 13 s for the clip on two cores.
-
-    Args:
-        probe: transcribes the clip.
-        groups: from `trials`.
-        weights: the model.
-        show_status: shows the name of the trial.
     """
     for group in groups:
         ended: list[tuple[Trial, ProbeResult, str]] = []
@@ -295,9 +289,6 @@ def word_errors(text: str) -> float:
     """Return the fraction of words that differ from the clip's text: 0 is the same text.
 
     Letter case and punctuation do not count.
-
-    Args:
-        text: a transcript of the clip.
     """
     spoken, written = (re.findall(r"[^\W_]+", words.lower()) for words in (TEXT, text))
     matcher = SequenceMatcher(None, spoken, written, autojunk=False)

@@ -39,11 +39,7 @@ SYSTEM_FOLDERS: Final = (
 
 
 def check_machine(root: Path) -> Iterator[Finding]:
-    """Check the processor and the CPU quota.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
-    """
+    """Check the processor and the CPU quota."""
     features, name = processor_features(root), platform.machine()
     if name.lower() not in ("x86_64", "amd64") or not features:
         yield Finding("ok", "machine", f"processor: {name}")
@@ -205,9 +201,6 @@ def check_cudnn(root: Path) -> Iterator[Finding]:
 
     cuDNN consists of several libraries, which open each other by name. If they come from different
     versions, cuDNN ends the process or returns wrong values.
-
-    Args:
-        root: folder that contains `usr`.
     """
     copies = dict(_cudnn_copies(_library_folders(root)))
     if len(set(copies.values())) > 1:

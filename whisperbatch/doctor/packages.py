@@ -122,9 +122,6 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
 
     An extra counts only if all of its packages are installed.
 
-    Args:
-        declared: whisperbatch's requirements.
-
     Returns:
         The requirements; and for each extra that is installed in part, the missing packages.
 
@@ -187,12 +184,7 @@ def _is_met(need: "Requirement") -> bool:
 
 
 def is_complete(extra: str, package: str = PACKAGE) -> bool:
-    """Return whether all packages of an extra are installed in supported versions.
-
-    Args:
-        extra: a key of `MODULES_OF`.
-        package: the package that declares the extra.
-    """
+    """Return whether all packages of an extra are installed in supported versions."""
     if any(find_spec(module) is None for module in MODULES_OF[extra]):
         return False
     try:

@@ -306,10 +306,6 @@ def main(name: str, arguments: str) -> None:
     """Run a probe, and write its result or its exception to standard output.
 
     Whatever libraries print goes to standard error.
-
-    Args:
-        name: of the probe.
-        arguments: its keyword arguments as JSON.
     """
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)

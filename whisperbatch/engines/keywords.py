@@ -22,7 +22,7 @@ from whisperbatch.engines.settings import (
     check_kept_frames,
 )
 from whisperbatch.errors import OptionError
-from whisperbatch.options import Options, checks, hint_for, is_same, plain
+from whisperbatch.options import OPTION_NAMES, checks, hint_for, is_same, plain
 from whisperbatch.runtimes.machine import has_avx2
 from whisperbatch.runtimes.openvino_package import openvino_is_installed
 from whisperbatch.text.messages import one_line, shown
@@ -224,7 +224,7 @@ def check_names(keywords: Mapping[str, Any]) -> None:
     for name in keywords:
         if name in names:
             continue
-        if name in {field.name for field in fields(Options)}:
+        if name in OPTION_NAMES:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
         hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
         raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")

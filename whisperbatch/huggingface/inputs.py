@@ -48,9 +48,6 @@ class InputsDecoder:
     def feed(self, text: bytes) -> None:
         """Decode the next piece of the text.
 
-        Args:
-            text: characters of the text, in any encoding that contains ASCII.
-
         Raises:
             OptionError: the text is not base64.
         """

@@ -84,9 +84,6 @@ def parse_parameters(
 def parse_object(text: str) -> object:
     """Return the parameters that a form gives as JSON.
 
-    Args:
-        text: JSON.
-
     Returns:
         The value.
 

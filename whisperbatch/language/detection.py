@@ -198,12 +198,6 @@ def add_speech(
     """Add the speech of a row that has its own language; return the new decision.
 
     The language of the recording is the language of most of its speech so far.
-
-    Args:
-        recording: state of the row's recording.
-        language: language of the row.
-        scores: scores of the row.
-        options: the candidate languages.
     """
     switching = recording.switching
     seconds, weighted = switching.seconds, switching.weighted_seconds

@@ -68,12 +68,6 @@ def check_config(
 ) -> ModelConfig:
     """Return the settings of a model.
 
-    Args:
-        content: of the file, by the names of `FIELDS`.
-        path: of the file, for messages.
-        architecture: of the model.
-        names: the name of each field in the file, if it differs.
-
     Raises:
         ModelError: a value has the wrong type or is out of range.
     """

@@ -116,9 +116,6 @@ def available_models() -> tuple[str, ...]:
 def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | None]:
     """Find out from where `find_model` would take a model, without reading or downloading it.
 
-    Args:
-        name: a name out of `available_models()`.
-
     Returns:
         "installed" (packages), "cached" (the Hugging Face cache) or "hub"; and the directory of a
         cached model. An installed model gets its directory when it is loaded for the first time.
@@ -134,11 +131,7 @@ def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path
 
 
 def is_of_hub(name: str) -> bool:
-    """Return whether `find_model` would take a model from the hub or its cache.
-
-    Args:
-        name: as in `find_model`.
-    """
+    """Return whether `find_model` would take a model from the hub or its cache."""
     if name in PACKAGES and package_folders(PACKAGES[name]) is not None:
         return False
     return "/" in REPOSITORIES.get(name, name) and _directory(name, Path(name)) is None

@@ -11,6 +11,7 @@ from whisperbatch.options.checks import convert_fields, is_number, is_same, plai
 from whisperbatch.options.keywords import (
     DETECTION_OPTIONS,
     DETECTION_PARAMETERS,
+    OPTION_NAMES,
     OPTION_PARAMETERS,
     DetectionKeywords,
     OptionKeywords,
@@ -41,7 +42,6 @@ from whisperbatch.options.options import (
     Timestamps,
 )
 from whisperbatch.options.values import (
-    PARSERS,
     TRUTH_VALUES,
     DiarizerChoice,
     KnownSpeakers,
@@ -62,8 +62,8 @@ __all__ = [
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
     "NO_SPEAKERS",
+    "OPTION_NAMES",
     "OPTION_PARAMETERS",
-    "PARSERS",
     "PROMPT_RESET_TEMPERATURE",
     "TRUTH_VALUES",
     "Channel",

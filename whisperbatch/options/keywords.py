@@ -154,6 +154,8 @@ class OptionKeywords(DetectionKeywords, total=False):
     diarizer: DiarizerChoice
 
 
+OPTION_NAMES: Final = tuple(field.name for field in fields(Options))
+
 DETECTION_OPTIONS: Final = tuple(DetectionKeywords.__annotations__)
 """The names of the options that have an effect on `detect_language`."""
 
@@ -177,9 +179,8 @@ def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
     Raises:
         OptionError: an option is unknown, wrong, or has no effect on `detect_language`.
     """
-    names = {field.name for field in fields(Options)}
     for name in keywords:
-        if name in names and name not in DETECTION_OPTIONS:
+        if name in OPTION_NAMES and name not in DETECTION_OPTIONS:
             raise OptionError(f"{name} has no effect on detect_language; leave it out")
     return resolve(None, **keywords)
 
@@ -192,9 +193,8 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     """
     if options is not None and not issubclass(type(options), Options):
         raise OptionError(f"options must be an Options value, not {type(options).__name__}")
-    names = {field.name for field in fields(Options)}
     for name in keywords:
-        if name not in names:
+        if name not in OPTION_NAMES:
             hint = hint_for(name) or "help(whisperbatch.Options) lists all options"
             raise OptionError(f"{one_line(name)} is not an option; {hint}")
     return replace(options or Options(), **keywords)
@@ -219,8 +219,7 @@ def hint_for(
         if not here:
             return remark
         return f"use {spell(here)} ({remark})" if remark else f"use {spell(here)}"
-    known = names if names is not None else [field.name for field in fields(Options)]
-    close = difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
+    close = difflib.get_close_matches(keyword, names or OPTION_NAMES, n=1, cutoff=MIN_SIMILARITY)
     return f"did you mean {spell(close[0])}?" if close else ""
 
 

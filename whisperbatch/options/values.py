@@ -53,18 +53,6 @@ TRUTH_VALUES: Final = {"true": True, "false": False}
 TEMPERATURES: Final = float | tuple[float, ...]
 RANGES: Final = tuple[tuple[float, float | None], ...]
 
-METAVARS: Final[dict[object, str]] = {
-    int: "N",
-    float: "X",
-    tuple[int, ...]: "N,N",
-    tuple[str, ...]: "A,B",
-    int | tuple[int, ...]: "N,N",
-    TEMPERATURES: "X,X",
-    RANGES: "X,X",
-    KnownSpeakers: "NAME=FILE,NAME=FILE",
-}
-"""Placeholders of values on the help page."""
-
 
 @runtime_checkable
 class AnyDiarizer(Protocol):
@@ -150,9 +138,6 @@ class References(KnownSpeakers):
 
 def references(value: object) -> References | None:
     """Return the checked value of the option; None without names.
-
-    Args:
-        value: a mapping, or pairs as the command line makes them.
 
     Raises:
         OptionError: the value is not a mapping, or a name or a recording is wrong.
@@ -304,14 +289,14 @@ def parse_text(annotation: object, text: str) -> object:
         return TRUTH_VALUES[text.lower()]
     if value_type is str or get_origin(value_type) is Literal:
         return text
-    return PARSERS[value_type](text)
+    return FORMS[value_type][1](text)
 
 
 def metavar_of(value_type: object) -> str:
     """Return the placeholder of a value on the help page: "N,N"."""
     if value_type is bool:
         return "true or false"
-    return METAVARS.get(value_type, "TEXT")
+    return FORMS[value_type][0] if value_type in FORMS else "TEXT"
 
 
 def without_none(annotation: object) -> object:
@@ -359,13 +344,14 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-PARSERS: Final[dict[object, Callable[[str], Any]]] = {
-    int: int,
-    float: float,
-    tuple[int, ...]: _parse_integers,
-    tuple[str, ...]: lambda text: tuple(_parts(text)),
-    int | tuple[int, ...]: _parse_devices,
-    TEMPERATURES: _parse_temperatures,
-    RANGES: _parse_ranges,
-    KnownSpeakers: parse_pairs,
+FORMS: Final[dict[object, tuple[str, Callable[[str], Any]]]] = {
+    int: ("N", int),
+    float: ("X", float),
+    tuple[int, ...]: ("N,N", _parse_integers),
+    tuple[str, ...]: ("A,B", lambda text: tuple(_parts(text))),
+    int | tuple[int, ...]: ("N,N", _parse_devices),
+    TEMPERATURES: ("X,X", _parse_temperatures),
+    RANGES: ("X,X", _parse_ranges),
+    KnownSpeakers: ("NAME=FILE,NAME=FILE", parse_pairs),
 }
+"""Type -> placeholder of its values on the help page, and the function that parses a text."""

@@ -111,11 +111,7 @@ def openvino_is_faster(part: str) -> bool:
 
 
 def openvino_is_installed(part: str) -> bool:
-    """Return whether OpenVINO is installed in a usable version.
-
-    Args:
-        part: of a model that OpenVINO would compute, for the log.
-    """
+    """Return whether OpenVINO is installed in a usable version."""
     try:
         check_openvino()
     except MissingExtraError as error:
@@ -125,11 +121,7 @@ def openvino_is_installed(part: str) -> bool:
 
 
 def fastest_precision(core: Any) -> Precision:  # noqa: ANN401 - OpenVINO is not imported here
-    """Return bfloat16 if the processor supports it, otherwise float32.
-
-    Args:
-        core: OpenVINO's `Core`.
-    """
+    """Return bfloat16 if the processor supports it, otherwise float32."""
     capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return "bf16" if "BF16" in capabilities else "f32"
 

@@ -70,12 +70,7 @@ class ReadingLimit:
             self.changed.notify_all()
 
     def acquire(self, recording: int, samples: int) -> bool:
-        """Wait until a chunk may be decoded. Return False if the run has stopped.
-
-        Args:
-            recording: number of the recording.
-            samples: length of the chunk.
-        """
+        """Wait until a chunk may be decoded. Return False if the run has stopped."""
 
         def is_admitted() -> bool:
             if self._stopped or not self._undecoded.get(recording):

@@ -138,10 +138,6 @@ def given_language(language: object, name: str = "language") -> str | None:
 def check_language(language: object, name: str = "language") -> str:
     """Return the code of a language.
 
-    Args:
-        language: the name of a language in any accepted form.
-        name: the option that holds the value, for messages.
-
     Raises:
         OptionError: the value names no language of Whisper; the message names the nearest language.
     """

@@ -45,9 +45,6 @@ def network_with_products(path: Path) -> bytes:
     each VAD frame separately, is not one-dimensional, or has several groups, a dilation or
     automatic padding. A network with nested graphs stays as it is.
 
-    Args:
-        path: of the .onnx file.
-
     Raises:
         Exception: the file is no network. The errors of onnx and onnxruntime have no common public
             base class.
@@ -137,13 +134,7 @@ class _Network(OnnxGraph):
         attributes: dict[str, Any],
         length: int,
     ) -> None:
-        """Add a convolution, with one group and without dilation, as a product.
-
-        Args:
-            convolution: the node.
-            attributes: of the node.
-            length: of its input.
-        """
+        """Add a convolution, with one group and without dilation, as a product."""
         before, after = attributes.get("pads", (0, 0))
         [stride] = attributes.get("strides", [1])
         array, weights_name, *biases = convolution.input
