@@ -30,8 +30,9 @@ from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
 from whisperbatch.text.messages import check_revision, shown
 
-_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+__all__ = ["available_models", "find_model"]
 
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -99,9 +100,6 @@ def refuse_revision(revision: str | None, place: str) -> None:
         raise OptionError(
             f"revision={revision!r} selects a version on the Hugging Face hub, but {place}"
         )
-
-
-__all__ = ["available_models", "find_model"]
 
 
 def available_models() -> tuple[str, ...]:

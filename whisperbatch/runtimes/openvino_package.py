@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import MissingExtraError, ModelError
+from whisperbatch.files import MAX_WRITE_AGE, delete_old
 from whisperbatch.models.model_bin import release_pages
 from whisperbatch.models.packages import default_cache
 from whisperbatch.runtimes.machine import has_amx
@@ -55,7 +56,6 @@ log = logging.getLogger(__name__)
 FORMAT: Final = 2  # of the files
 CHECKSUM_BYTES: Final = 32  # at the end of a file
 MAX_UNUSED_SECONDS: Final = 30 * 86400  # a cached graph that was not read for longer is deleted
-MAX_WRITING_SECONDS: Final = 3600  # an unfinished file that is older belongs to a killed process
 TOUCH_SECONDS: Final = 86400  # after which a file in use is marked as used again
 
 
@@ -273,7 +273,8 @@ def _write(path: Path, compiled: Any) -> bool:  # noqa: ANN401 - as above
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _delete_old_files(path.parent)
+        delete_old(path.parent, "*.blob", MAX_UNUSED_SECONDS)
+        delete_old(path.parent, ".*.part", MAX_WRITE_AGE)
         try:
             with temporary.open("xb") as file:
                 exported = compiled.export_model()
@@ -302,13 +303,3 @@ def _publish(temporary: Path, path: Path) -> None:
     except OSError:  # the file system has no links
         if not path.exists():
             temporary.replace(path)
-
-
-def _delete_old_files(folder: Path) -> None:
-    """Delete graphs that were not used for long, and unfinished files of killed processes."""
-    now = time.time()
-    for pattern, max_age in (("*.blob", MAX_UNUSED_SECONDS), (".*.part", MAX_WRITING_SECONDS)):
-        for path in folder.glob(pattern):
-            with suppress(OSError):  # another process has deleted the file
-                if now - path.stat().st_mtime > max_age:
-                    path.unlink()

@@ -17,11 +17,11 @@ from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import OptionError, WriteError
+from whisperbatch.files import make_folder, write_atomically, write_through
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import subtitles, tables
-from whisperbatch.writers.files import make_folder, write_atomically, write_through
 from whisperbatch.writers.formatting import one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
