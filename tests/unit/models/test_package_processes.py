@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.model_files import BIG, assert_complete, make_packages, write_model
+from whisperbatch import files
 from whisperbatch.models import packages
 from whisperbatch.models.packages import PackagedModel
 from whisperbatch.models.registry import find_model
