@@ -229,7 +229,6 @@ def _frames(error: BaseException) -> list[FrameType]:
 
 
 def _module(frame: FrameType) -> str:
-    """Return the name of the top module of the code of a frame."""
     return str(frame.f_globals["__name__"]).partition(".")[0]
 
 
@@ -318,7 +317,6 @@ def uses_of(path: Path, modules: Sequence[str]) -> Iterator[Use]:
 
 
 def _imports(tree: ast.AST, modules: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each imported name of the modules: the name in the file, and the full name."""
     for node in ast.walk(tree):
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             source = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
@@ -344,7 +342,6 @@ def _full_name(node: ast.expr, names: dict[str, str]) -> str:
 
 
 def _lacks(use: Use) -> Iterator[str]:
-    """Yield the name, or the keywords, that the installed package lacks."""
     try:
         value = _resolve(use.name)
     except (AttributeError, ImportError):

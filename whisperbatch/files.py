@@ -58,9 +58,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     file. The new file has the permissions of the old file; without an old file, those that the
     umask allows. If the path is a symbolic link, the link stays and its target is replaced.
 
-    Returns:
-        The path.
-
     Raises:
         WriteError: disk full, no permission, no such directory, or the path is not a regular file.
             The old file is unchanged, and no temporary file remains.

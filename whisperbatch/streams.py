@@ -464,7 +464,6 @@ class Submissions:
                 thread.join()
 
     def _start(self) -> None:
-        """Start waiting submissions while there is room."""
         while self._waiting and len(self._active) < MAX_ACTIVE:
             submission = self._waiting.popleft()
             if submission.done:  # cancelled

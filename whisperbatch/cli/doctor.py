@@ -44,7 +44,6 @@ def run_doctor(arguments: Sequence[str]) -> NoReturn:
 
 
 def _diagnose(flags: argparse.Namespace) -> int:
-    """Print the findings, and return the exit status."""
     terminal = sys.stderr.isatty()
 
     def show_status(text: str) -> None:
@@ -77,7 +76,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the flags."""
     parser = _Parser(
         prog="whisperbatch doctor",
         description=DESCRIPTION,

@@ -108,7 +108,6 @@ def show_tracks(recording: str) -> None:
 
 
 def _facts(model: str, revision: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each line."""
     for package in PACKAGES:
         yield package, version(package)
     packages = packages_distributions()
@@ -138,7 +137,6 @@ def _without_revision(model: str) -> str:
 
 
 def _processor() -> str:
-    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

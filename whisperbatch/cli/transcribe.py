@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -193,8 +193,9 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         detectors = (plan.speech_detector, plan.references)
         return digest(plan.weights, detectors, plan.options, load_keywords, options)
 
-    with _ledger(plan.ledger_dir, start_again=not arguments.resumes) as ledger:
-        job = Job(settings, ledger, redo=not arguments.resumes)
+    again, folder = not arguments.resumes, plan.ledger_dir
+    with Ledger(folder, start_again=again) if folder else nullcontext() as ledger:
+        job = Job(settings, ledger, redo=again)
         job.register()
         unfinished = [job.remaining(item) for item in plan.items]
         remaining = [*plan.failures, *failures_if_all(unfinished)]
@@ -239,26 +240,19 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
     has_ledger = arguments.resumes or directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
     engine = settings_of(arguments.load_keywords)
     engine.check(options.search)
+    weights = find_model(
+        arguments.model, transformers=engine.reads_transformers, revision=engine.revision
+    )
     return _Plan(
         items=items,
         failures=tuple(Failed(WorkItem(error.source or "", ()), error) for error in errors),
         options=options,
         text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=_weights(
-            find_model(
-                arguments.model,
-                transformers=engine.reads_transformers,
-                revision=engine.revision,
-            )
-        ),
+        weights=f"{fingerprint(weights)}, {measured_kept_frames(weights)} of the frames",
         speech_detector=vad_fingerprint(options),
         references=references_fingerprint(options),
     )
-
-
-def _weights(directory: Path) -> str:
-    return f"{fingerprint(directory)}, {measured_kept_frames(directory)} of the frames"
 
 
 def _check_standard_input(sources: Sequence[str], options: Options) -> None:
@@ -287,7 +281,6 @@ def _transcribe(
     tally: Tally,
     screen: Screen,
 ) -> None:
-    """Load the model, transcribe the remaining recordings, and show each event."""
 
     def write_output(transcript: Transcript, path: Path) -> None:
         suffix = path.suffix[1:]
@@ -376,10 +369,6 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     if not names and arguments.output_dir and not arguments.plot:
         return ("txt",)
     return tuple(dict.fromkeys(names))
-
-
-def _ledger(directory: Path | None, *, start_again: bool) -> AbstractContextManager[Ledger | None]:
-    return Ledger(directory, start_again=start_again) if directory else nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

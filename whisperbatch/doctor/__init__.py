@@ -111,7 +111,6 @@ def _check_model(  # noqa: PLR0917 - those of `diagnose`
     root: Path,
     show_status: Callable[[str], None],
 ) -> Iterator[Finding]:
-    """Check the weights, the devices and the engines."""
     weights, findings = check_weights(probe, model, revision=revision, root=root)
     yield from findings
     show_status("devices")

@@ -17,7 +17,6 @@ CODECS: Final = ("mp3", "aac", "opus", "vorbis", "flac", "alac", "wmav2", "pcm_s
 """Codecs of most audio and video files, as FFmpeg calls them."""
 MIN_SPEECH: Final = 0.5
 """Fraction of the clip. Silero finds 95 % of the clip to be speech, with the pauses inside."""
-REINSTALL: Final = "pip install --upgrade --force-reinstall"
 
 
 BASE_MEMORY: Final = 250e6  # bytes

@@ -118,7 +118,6 @@ def _end(status: int, printed: str) -> str:
 
 
 def _text(output: bytes | None) -> str:
-    """Return what a probe printed to standard error."""
     text = (output or b"").decode("utf-8", "replace")
     return text.split(f"{STARTED}\n", 1)[-1].strip()
 

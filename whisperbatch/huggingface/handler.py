@@ -58,9 +58,6 @@ class EndpointSettings:
         Args:
             environment: the variables; None for those of this process.
 
-        Returns:
-            The settings.
-
         Raises:
             OptionError: DIARIZATION_MODEL names another model than "builtin".
         """
@@ -93,9 +90,6 @@ def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
     Args:
         draft_model: the draft model, as in `load`.
         keywords: of the model without a draft model.
-
-    Returns:
-        The keywords; the engine is PyTorch.
     """
     engine = keywords.get("engine", "auto")
     if isinstance(engine, wb.TorchSettings):
@@ -185,9 +179,6 @@ def recording_of(inputs: object) -> bytes:
 
     Args:
         inputs: bytes of a media file, base64, or a data: URL.
-
-    Returns:
-        The bytes of the media file.
 
     Raises:
         OptionError: there is no recording, or it is not base64.

@@ -244,9 +244,6 @@ def parse_json(raw: bytes | str, name: str) -> Any:  # noqa: ANN401 - any JSON v
         raw: the text, in UTF-8.
         name: of the text, for the message.
 
-    Returns:
-        The value.
-
     Raises:
         OptionError: the text is not JSON, or an object has a key twice.
     """

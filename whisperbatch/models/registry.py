@@ -179,7 +179,6 @@ def find_model(
 
 
 def _text(name: object) -> str:
-    """Return a name or path as text."""
     with suppress(Exception):  # an object of the caller may raise anything
         text = os.fspath(name)  # type: ignore[call-overload]  # any value
         os.fsencode(text)  # a lone surrogate is no name

@@ -132,7 +132,10 @@ class References(KnownSpeakers):
         return hash(frozenset(self))
 
     def __repr__(self) -> str:
-        pairs = (f"{name!r}: {_repr(source)}" for name, source in self.items())
+        pairs = (
+            f"{name!r}: {'<array>' if _is_samples(source) else shown(source)}"
+            for name, source in self.items()
+        )
         return f"{{{', '.join(pairs)}}}"
 
 
@@ -264,10 +267,6 @@ def _is_same(one: object, two: object) -> bool:
         return True
     comparable = (str, PathLike, bytes)
     return isinstance(one, comparable) and isinstance(two, comparable) and one == two
-
-
-def _repr(source: object) -> str:
-    return "<array>" if _is_samples(source) else shown(source)
 
 
 def parse_text(annotation: object, text: str) -> object:

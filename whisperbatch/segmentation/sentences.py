@@ -240,7 +240,6 @@ def _continues(held: Sentence, row: Sentence, clip_starts: Sequence[int]) -> boo
 
 
 def _sentences(text: Sentence) -> list[Sentence]:
-    """Divide a text at the ends of sentences and at long pauses."""
     bounds = [0, *_boundaries(text), len(text.words)]
     return [text[start:end] for start, end in pairwise(bounds)]
 
@@ -267,7 +266,6 @@ def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
 
 
 def _divide(sentence: Sentence) -> list[Sentence]:
-    """Divide a sentence into parts of at most MAX_SENTENCE."""
     parts, position = [], 0
     for words in divide(sentence.words, MAX_SENTENCE, sentence.clause_pause):
         parts.append(sentence[position : position + len(words)])

@@ -169,7 +169,6 @@ def _joined(text: str) -> str:
 
 
 def _from_tag(text: str) -> str | None:
-    """Return the language of a tag or of a locale."""
     match = _TAG.fullmatch(_ENCODING.sub("", text).replace("_", "-"))
     if match is None:
         return None

@@ -101,7 +101,6 @@ class GainControlledVad:
 
 
 def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
-    """Yield each block with a factor for each of its samples."""
     held: deque[tuple[Samples, Levels]] = deque()  # the current block, CONTEXT_BLOCKS on each side
     current = 0
     for samples in blocks:

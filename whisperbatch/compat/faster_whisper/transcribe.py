@@ -251,7 +251,6 @@ class WhisperModel(DetectionMethods):
         return self._transcribe(locals())
 
     def _transcribe(self, arguments: dict[str, Any]) -> Segments:
-        """Transcribe a recording with the arguments of either class's `transcribe`."""
         parameters = {
             name: value for name, value in arguments.items() if name not in ("self", "audio")
         }
