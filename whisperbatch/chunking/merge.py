@@ -111,17 +111,13 @@ def pieces(spans: Sequence[SpeechSpan], max_silence: int | None = None) -> tuple
 class AudioBuffer:
     """The latest samples of an audio stream. Positions count from the start of the stream.
 
-    Args:
-        start: position of the first sample that will be appended.
-
     Attributes:
         end: position after the last sample in the buffer.
     """
 
-    def __init__(self, start: int = 0) -> None:
+    def __init__(self) -> None:
         self._blocks: list[Samples] = []
-        self._start = start
-        self.end = start
+        self._start = self.end = 0
 
     def append(self, samples: Samples) -> None:
         """Add the next samples of the stream, shape (n_samples,)."""

@@ -276,7 +276,7 @@ class Chunk:
         pieces: the stretches of the recording in this chunk, in order, without overlap.
         speech: the speech spans inside the pieces, in samples of the recording, in order.
         samples: shape (sum of the pieces' lengths,).
-        section: number of the section that contains the chunk (`types.sections`).
+        section: number of the section that contains the chunk (see above).
         channel: number of the only channel of the chunk, if several channels speak at the same
             time; None for the audio of all channels.
         completes: whether no later chunk has speech of the same time in another channel.

@@ -2,7 +2,7 @@
 
 The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
 each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
-takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK` samples, counted
+takes many VAD frames in one call. Here each call gets a block of `levels.BLOCK` samples, counted
 from the start of the recording. Therefore rounding does not depend on the sizes of the input
 blocks.
 

@@ -247,7 +247,7 @@ class CleanedVad:
     """A wrapper of a Vad that finds speech under steady sound.
 
     Args:
-        vad: yields blocks of `framing.BLOCK` samples, and only the last may be shorter.
+        vad: yields blocks of `levels.BLOCK` samples, and only the last may be shorter.
     """
 
     def __init__(self, vad: Vad) -> None:
