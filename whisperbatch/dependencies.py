@@ -293,10 +293,6 @@ class Use:
 def missing_names(modules: Sequence[str], sources: Path = SOURCES) -> list[str]:
     """Return the names and keywords that whisperbatch uses and that installed modules lack.
 
-    Args:
-        modules: top modules; they are imported.
-        sources: the folder of the source files to read.
-
     Returns:
         Sorted texts, such as "av.open" or "av.open(metadata_errors=)".
     """

@@ -115,11 +115,7 @@ Verbose = Annotated[
 
 
 def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
-    """Yield a flag for each option; its default, None, means that the flag is not given.
-
-    Args:
-        names: the options that get a flag; None for all.
-    """
+    """Yield a flag for each option; its default, None, means that the flag is not given."""
     sections = documented_sections()
     declared = {field.name: field for field in fields(options.Options)}
     for section, panel in PANELS.items():
@@ -227,7 +223,7 @@ def with_arguments(
     Args:
         arguments: the dataclass. Its fields declare flags, see `argument_flags`.
         load: keywords of `load` that are flags: the field `load_keywords`.
-        options: options that are flags: the field `options`.
+        options: options that are flags: the field `options`, keywords of the command's function.
     """
     declared = tuple(argument_flags(arguments))
     more = (*load_flags(load, "Model"), *option_flags(options))

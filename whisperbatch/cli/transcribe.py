@@ -69,14 +69,7 @@ MIN_PROBABILITY: Final = 0.005  # of an alternative: less would be printed as 0 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscribeArguments:
-    """The arguments of the command: a flag for each field, and those of the last two.
-
-    Attributes:
-        layout: of subtitles.
-        tables: the content of csv and tsv files.
-        load_keywords: keywords of `load`.
-        options: keywords of `transcribe`.
-    """
+    """The arguments of the command: a flag for each field, and those of the last two."""
 
     inputs: Inputs
     model: Model = DEFAULT_MODEL
@@ -373,12 +366,7 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectionArguments:
-    """The arguments of the command: a flag for each field, and those of the last two.
-
-    Attributes:
-        load_keywords: keywords of `load`.
-        options: keywords of `detect_language`.
-    """
+    """The arguments of the command: a flag for each field, and those of the last two."""
 
     inputs: Inputs
     model: Model = DEFAULT_MODEL

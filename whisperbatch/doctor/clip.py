@@ -191,12 +191,7 @@ def _check_memory(name: str, size: int, root: Path) -> Iterator[Finding]:
 
 
 def find_devices(probe: Probe, device: str) -> tuple[Devices, list[Finding]]:
-    """Find the devices of the installed engines, and the reasons why an engine cannot run.
-
-    Args:
-        probe: asks an engine.
-        device: "auto", "cpu" or "cuda": the devices to look for.
-    """
+    """Find the devices of the installed engines, and the reasons why an engine cannot run."""
     findings: list[Finding] = []
 
     def call(name: str, level: Level, fix: str) -> ProbeResult:

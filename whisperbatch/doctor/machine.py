@@ -95,12 +95,7 @@ def check_storage(probe: Probe) -> Iterator[Finding]:
 
 
 def check_folder(kind: str, folder: Path) -> Finding:
-    """Check that files can be created in a folder, or in the parent that it will be created in.
-
-    Args:
-        kind: key of `FOLDERS`.
-        folder: the folder, which need not exist.
-    """
+    """Check that files can be created in a folder, or in the parent that it will be created in."""
     purpose, variable, min_free = FOLDERS[kind]
     name, other = f"{purpose}, {folder},", f"set {variable} to a directory on another disk"
     parent = next(path for path in (folder, *folder.parents) if os.path.lexists(path))

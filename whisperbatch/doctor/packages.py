@@ -154,10 +154,6 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
 def requirements(declared: list[str], extra: str = "") -> "list[Requirement]":
     """Return the requirements that apply to this machine and an extra.
 
-    Args:
-        declared: lines of a package's metadata.
-        extra: name of the extra; "" for none.
-
     Raises:
         ImportError: the package `packaging` does not import.
     """

@@ -86,10 +86,6 @@ def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
 
     Only PyTorch has draft models. The settings of another engine have no meaning for PyTorch, so
     only the device and the revision are kept then.
-
-    Args:
-        draft_model: the draft model, as in `load`.
-        keywords: of the model without a draft model.
     """
     engine = keywords.get("engine", "auto")
     if isinstance(engine, wb.TorchSettings):

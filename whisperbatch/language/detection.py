@@ -246,13 +246,7 @@ def _revision_voters(index: int) -> int:
 
 
 def with_language_scores(model: SharedModel, item: Item, options: Options) -> Item:
-    """Return a row with its language scores and encoder output, if the stage needs them.
-
-    Args:
-        model: scores the row.
-        item: an item of any kind; only rows are scored.
-        options: which rows need scores.
-    """
+    """Return a row with its language scores and encoder output, if the stage needs them."""
     if not isinstance(item, Row) or not needs_scores(item, options):
         return item
     [scored] = score_rows(model, [item])

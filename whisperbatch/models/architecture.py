@@ -89,10 +89,6 @@ class Architecture:
 def read_architecture(headers: Headers, path: Path) -> Architecture:
     """Return the sizes of a model, and check all of its arrays.
 
-    Args:
-        headers: of all arrays, by CTranslate2's names.
-        path: file of the arrays, for messages.
-
     Raises:
         ModelError: an array is missing, unknown, or has a wrong shape or type.
     """

@@ -147,9 +147,6 @@ def _in_range(value: object, size: int) -> bool:
 def measured_kept_frames(directory: Path) -> float:
     """Return the share of the frames that a model needs; 1 if it was not measured.
 
-    Args:
-        directory: of CTranslate2 or transformers weights.
-
     Raises:
         ModelError: the weights are damaged.
     """

@@ -123,10 +123,6 @@ def packaged_model(name: str, cache: Path | None = None) -> Path | None:
     time (75 MB: 0.06 s). Files in the cache are hashed only if their size or time changed since the
     last check (145 MB: 0.13 s); a damaged file in the cache is assembled again.
 
-    Args:
-        name: name of the model, such as "base".
-        cache: directory for assembled weights; None for the default.
-
     Raises:
         ModelError: a file of a package is missing or damaged, or the cache is not writable.
     """

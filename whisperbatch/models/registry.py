@@ -89,10 +89,6 @@ def loaded_revision(directory: Path) -> str | None:
 def refuse_revision(revision: str | None, place: str) -> None:
     """Refuse a revision for a model that does not come from the hub.
 
-    Args:
-        revision: as given; None is accepted.
-        place: where the model is, and what to do.
-
     Raises:
         OptionError: there is a revision.
     """

@@ -47,12 +47,7 @@ def product(one: Array, two: Array, out: Array | None = None) -> Array:
 
 
 def block_shape(inner: int, columns: int) -> tuple[int, int]:
-    """Return the number of rows and columns of a block.
-
-    Args:
-        inner: length of the sums.
-        columns: of the product.
-    """
+    """Return the number of rows and columns of a block."""
     inner = max(inner, 1)
     square = math.isqrt(MULTIPLICATIONS // inner)
     width = max(min(columns, square, VECTOR_MULTIPLICATIONS // inner), 1)

@@ -101,12 +101,7 @@ def original(module: str, name: str) -> Any:  # noqa: ANN401 - untyped
 
 
 def originals(module: str, *names: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module, which takes these names from faster-whisper's module.
-
-    Args:
-        module: `__name__` of the module of the drop-in.
-        names: names of functions and classes that do not transcribe.
-    """
+    """Return the `__getattr__` of a module, which takes names from faster-whisper's module."""
 
     def get(name: str) -> Any:  # noqa: ANN401 - untyped
         if name not in names:
