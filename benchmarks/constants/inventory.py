@@ -72,7 +72,7 @@ UNCHECKED: Final = {
     "vad.silero.PLAIN_AXES": "shape of weights",
     "vad.silero.CONTEXT": "format of Silero",
     "vad.silero.CELLS": "format of Silero",
-    "rows.WINDOW_STEP": "cost",
+    "recording.WINDOW_STEP": "cost",
     **speakers.UNCHECKED,
     "second_opinion.regions.MIN_POWER": "as second_opinion.regions.MIN_LEVEL",
     "sections.chunks.MIN_LEVEL": "no text depends on it, only notices",

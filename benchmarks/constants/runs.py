@@ -46,7 +46,7 @@ CHECKS: Final = (
     Check("features.levels.LOUD", "run", (75, 95)),
     Check("features.levels.MARGIN", "run", (0.0, 6.0)),
     Check("features.levels.MAX_GAIN", "run", (20.0, 40.0)),
-    Check("rows.MIN_PADDING", "run", (250, 1000)),
+    Check("recording.MIN_PADDING", "run", (250, 1000)),
     Check("second_opinion.stage.SURROUNDINGS", "run", (to_samples(1.5), to_samples(6.0))),
     Check("second_opinion.stage.SURROUNDINGS_SHIFT", "run", (0.9, 3.5)),
     Check("second_opinion.stage.MIN_SOUND", "run", (to_samples(0.05), to_samples(0.2))),

@@ -64,19 +64,23 @@ def features_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.decision_for
+
     def decision_for(recording: Any, *arguments: Any) -> Any:
         if recording.number == FAILS:
             raise IndexError("a hole in the list")
-        return detection.decision_for(recording, *arguments)
+        return original(recording, *arguments)
 
     monkeypatch.setattr(detection, "decision_for", decision_for)
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.score_languages
+
     def score(model: Any, rows: Sequence[Row]) -> Any:
         if any(fails(row.chunk) for row in rows):
             raise IndexError("a hole in the list")
-        return detection.score_languages(model, rows)
+        return original(model, rows)
 
     monkeypatch.setattr(detection, "score_languages", score)
 
