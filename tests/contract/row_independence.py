@@ -28,7 +28,7 @@ from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine
 

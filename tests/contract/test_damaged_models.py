@@ -27,7 +27,7 @@ from tests.contract.tiny_model import (
 )
 from whisperbatch import ModelError, Options
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.models.model_bin_writer import TIED_PROJECTION, write_model_bin
+from whisperbatch.models.model_bin import TIED_PROJECTION, write_model_bin
 
 ROOT = Path(__file__).parents[2]
 TORCH = pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])

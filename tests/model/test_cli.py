@@ -268,7 +268,11 @@ def test_outputs_of_other_vad_weights_are_made_again(
 
 @pytest.mark.parametrize(
     "imported",
-    [pytest.param("whisperbatch.errors", marks=pytest.mark.slow), "whisperbatch.rows", "typer"],
+    [
+        pytest.param("whisperbatch.errors", marks=pytest.mark.slow),
+        "whisperbatch.recording",
+        "typer",
+    ],
 )
 def test_ctrl_c_during_the_start_prints_no_traceback(media: Path, imported: str) -> None:
     """Ctrl-C comes when the program has imported a module, and still imports others."""

@@ -8,7 +8,7 @@ import pytest
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 
 GREEDY = wb.Options(beam_size=1)
 

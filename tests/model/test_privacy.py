@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import recordings
 from benchmarks.recordings import Recording
-from whisperbatch.telemetry import VARIABLES
+from whisperbatch.runtimes.telemetry import VARIABLES
 
 ENGINES: Final = ("ctranslate2", "onnxruntime", "openvino")
 FOLDERS: Final = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")

@@ -9,7 +9,7 @@ import whisperbatch as wb
 from benchmarks import segments as benchmark
 from benchmarks.recordings import Recording
 from whisperbatch.options.options import Segments
-from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.text.sentences import ends_sentence
 
 KINDS: Final[tuple[Segments, ...]] = ("sentence", "phrase", "chunk")
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import shared_model
-from whisperbatch.language.stage import decide_languages, with_language_scores
+from whisperbatch.language.detection import decide_languages, with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.recording import End, Item, RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.types import Chunk, SpeechSpan
 

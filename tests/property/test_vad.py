@@ -18,7 +18,7 @@ from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
 from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan
 from whisperbatch.vad import weights
-from whisperbatch.vad.framing import BLOCK, FRAME, reblock
+from whisperbatch.vad.levels import BLOCK, FRAME, reblock
 from whisperbatch.vad.silero import SileroVad
 
 SECOND = 16_000

@@ -14,9 +14,8 @@ from tests.unit.media_files import encode
 from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.language import code_switching, decisions, stage, windows
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.language import code_switching, detection
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk
@@ -50,7 +49,7 @@ def vad_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         hop = 512
 
         def __call__(self, blocks: Iterator[Any]) -> Iterator[Any]:
-            from whisperbatch.vad.no_vad import NoVad  # noqa: PLC0415
+            from whisperbatch.vad import NoVad  # noqa: PLC0415
 
             samples = list(blocks)
             if sum(map(len, samples)) == SECONDS * 16_000:
@@ -65,21 +64,25 @@ def features_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.decision_for
+
     def decision_for(recording: Any, *arguments: Any) -> Any:
         if recording.number == FAILS:
             raise IndexError("a hole in the list")
-        return decisions.decision_for(recording, *arguments)
+        return original(recording, *arguments)
 
-    monkeypatch.setattr(stage, "decision_for", decision_for)
+    monkeypatch.setattr(detection, "decision_for", decision_for)
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.score_languages
+
     def score(model: Any, rows: Sequence[Row]) -> Any:
         if any(fails(row.chunk) for row in rows):
             raise IndexError("a hole in the list")
-        return windows.score_languages(model, rows)
+        return original(model, rows)
 
-    monkeypatch.setattr(stage, "score_languages", score)
+    monkeypatch.setattr(detection, "score_languages", score)
 
 
 def switching_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`interleave` is closed, and starts sources when it may; `runs.in_sequence`."""
+"""`interleave` is closed, and starts sources when it may; `pipeline.in_sequence`."""
 
 import logging
 import threading
@@ -11,8 +11,8 @@ import pytest
 from tests.unit.counting_source import TIMEOUT, wait_until
 from tests.unit.recorded_sources import Item, Recorder, both_orders, counted, in_background
 from whisperbatch import prefetch as prefetch_module
+from whisperbatch.pipeline import in_sequence
 from whisperbatch.prefetch import interleave
-from whisperbatch.runs import in_sequence
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.engines.devices import share_cores
-from whisperbatch.machine import (
+from whisperbatch.runtimes.machine import (
     available_cpus,
     available_memory,
     cpu_quota,

@@ -16,7 +16,7 @@ import pytest
 import whisperbatch as wb
 from tests.unit.counting_source import wait_until
 from tests.unit.fakes import LOUD, FakeEngine, fails_on_loud_rows, noise, worker_threads
-from whisperbatch import submissions
+from whisperbatch import streams
 from whisperbatch.threads import in_background
 from whisperbatch.transcriber import Transcriber
 
@@ -164,7 +164,7 @@ def test_a_closed_transcriber_cancels_its_recordings() -> None:
 
 
 def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "MAX_ACTIVE", 2)
+    monkeypatch.setattr(streams, "MAX_ACTIVE", 2)
     engine = FakeEngine(delay={"decode": 0.05})
     with Transcriber(engine) as asr:
         handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(9)]
@@ -229,7 +229,7 @@ def test_recordings_wait_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("can't start new thread")
         return in_background(function)
 
-    monkeypatch.setattr(submissions, "in_background", one_at_a_time)
+    monkeypatch.setattr(streams, "in_background", one_at_a_time)
     with Transcriber(FakeEngine(delay={"decode": 0.05})) as asr:
         handles = [asr.submit(noise(5, seed), **OPTIONS) for seed in range(3)]
         assert [len(handle.result(10).segments) for handle in handles] == [1, 1, 1]
@@ -239,7 +239,7 @@ def test_without_any_thread_a_recording_fails(monkeypatch: pytest.MonkeyPatch) -
     def never(_: Callable[[], None]) -> threading.Thread:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(submissions, "in_background", never)
+    monkeypatch.setattr(streams, "in_background", never)
     with Transcriber(FakeEngine()) as asr:
         handle = asr.submit(noise(5), **OPTIONS)
         with pytest.raises(wb.InternalError, match="can't start new thread"):
@@ -250,7 +250,7 @@ def test_no_recording_starts_while_the_transcriber_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first recording ends before the second is cancelled."""
-    monkeypatch.setattr(submissions, "MAX_ACTIVE", 1)
+    monkeypatch.setattr(streams, "MAX_ACTIVE", 1)
     cancel = wb.Submission.cancel
 
     def cancel_later(handle: wb.Submission) -> None:

@@ -36,7 +36,7 @@ from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
 from whisperbatch.decoding.spoken_language import LanguageChoice, LanguageDoubts
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import (
     LanguageDoubt,

@@ -29,7 +29,7 @@ from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.types import HOP, WINDOW, Chunk, speech_seconds, to_samples, to_seconds
 
 log = logging.getLogger(__name__)

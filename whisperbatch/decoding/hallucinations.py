@@ -30,7 +30,7 @@ from whisperbatch.decoding.audit import (
 from whisperbatch.decoding.repeats import Repeat, Verdict, has_room, times_of
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
 
 MIN_RUN: Final = 3  # consecutive words of the prompt that are suspicious

@@ -30,7 +30,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
 from whisperbatch.recording import RecordingState
 from whisperbatch.segmentation.timed_text import TimedText
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.threads import cached_property
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 

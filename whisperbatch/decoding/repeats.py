@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.decoding.words import count_letters
-from whisperbatch.features.similarity import (
+from whisperbatch.features.measures import (
     HOP,
     BandLevels,
     band_levels,

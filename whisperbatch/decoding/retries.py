@@ -59,7 +59,7 @@ from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.types import Chunk, SpeechSpan, to_seconds
 
 log = logging.getLogger(__name__)

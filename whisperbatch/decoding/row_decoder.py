@@ -16,7 +16,7 @@ from whisperbatch.decoding.prompts import (
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
 from whisperbatch.protocols import Alignment, Decoded, DecodeRequest, Hypothesis, Sampling
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import TimedText, join_words
 from whisperbatch.types import Chunk

@@ -50,14 +50,19 @@ from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.prompts import NO_CONTEXT, Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
 from whisperbatch.language.code_switching import best_sequence, most_probable, row_windows
-from whisperbatch.language.decisions import mean_scores, restrict_to, restricted
-from whisperbatch.language.windows import score_chunks, score_languages
+from whisperbatch.language.detection import (
+    mean_scores,
+    restrict_to,
+    restricted,
+    score_chunks,
+    score_languages,
+)
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import LanguageDoubt
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds, to_samples, to_seconds
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Final
 from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.protocols import Alignment
 from whisperbatch.segmentation.timed_text import AlignedWord
-from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 # openai/whisper's sets with more marks: PREPENDED join the next word, APPENDED the previous word.

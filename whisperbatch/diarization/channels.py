@@ -37,7 +37,7 @@ from whisperbatch.chunking.split import cut_out
 from whisperbatch.diarization.protocol import Progress, SpeakerLimits, in_order
 from whisperbatch.diarization.segmentation import true_runs
 from whisperbatch.errors import AudioError
-from whisperbatch.features.similarity import HOP, BandLevels, band_levels, correlations
+from whisperbatch.features.measures import HOP, BandLevels, band_levels, correlations
 from whisperbatch.options import Options
 from whisperbatch.types import (
     Chunk,
@@ -50,7 +50,7 @@ from whisperbatch.types import (
     unnamed_speaker,
 )
 from whisperbatch.vad import open_vad
-from whisperbatch.vad.framing import FRAME
+from whisperbatch.vad.levels import FRAME
 
 log = logging.getLogger(__name__)
 

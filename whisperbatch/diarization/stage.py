@@ -38,9 +38,8 @@ from whisperbatch.diarization.protocol import (
 )
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import Options
-from whisperbatch.options.speakers import BUILTIN
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End
+from whisperbatch.options.values import BUILTIN
+from whisperbatch.recording import End, RecordingState
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import (
     SAMPLING_RATE,

@@ -118,7 +118,6 @@ def _end(status: int, printed: str) -> str:
 
 
 def _text(output: bytes | None) -> str:
-    """Return what a probe printed to standard error."""
     text = (output or b"").decode("utf-8", "replace")
     return text.split(f"{STARTED}\n", 1)[-1].strip()
 
@@ -306,10 +305,6 @@ def main(name: str, arguments: str) -> None:
     """Run a probe, and write its result or its exception to standard output.
 
     Whatever libraries print goes to standard error.
-
-    Args:
-        name: of the probe.
-        arguments: its keyword arguments as JSON.
     """
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)

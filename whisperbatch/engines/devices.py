@@ -7,7 +7,7 @@ import ctranslate2
 
 from whisperbatch.engines.settings import ENGINES_OF_TYPES
 from whisperbatch.errors import OptionError
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.text.messages import one_line, shown
 
 PREFERRED_COMPUTE_TYPES: Final = {

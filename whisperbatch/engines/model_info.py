@@ -24,11 +24,10 @@ from whisperbatch.models.architecture import (
     Architecture,
     read_architecture,
 )
-from whisperbatch.models.config import ModelConfig, check_config
+from whisperbatch.models.config import ModelConfig, check_config, measured_kept_frames
 from whisperbatch.models.files import read_json
-from whisperbatch.models.kept_frames import measured_kept_frames
 from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
-from whisperbatch.models.revisions import loaded_revision
+from whisperbatch.models.registry import loaded_revision
 from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
 from whisperbatch.protocols import AlignRequest, DecodeRequest, Hypothesis
 from whisperbatch.text.languages import LANGUAGES

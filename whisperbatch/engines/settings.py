@@ -1,8 +1,8 @@
 """The settings of each engine, the keywords of `load` that set them, and what "auto" stands for.
 
 Each setting is declared and checked as a field of its engine's class. `load` accepts a settings
-object, or an engine's name and single settings as keywords. Its docstring describes them all: most
-engines have the same. Importing this file loads no large package.
+object, or an engine's name and single settings as keywords. `EngineKeywords` describes them all:
+most engines have the same. Importing this file loads no large package.
 """
 
 import functools
@@ -14,9 +14,8 @@ from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 from whisperbatch.errors import OptionError
-from whisperbatch.machine import has_avx2
 from whisperbatch.options import (
-    Options,
+    OPTION_NAMES,
     SearchOptions,
     checks,
     convert_fields,
@@ -24,9 +23,9 @@ from whisperbatch.options import (
     is_same,
     plain,
 )
+from whisperbatch.runtimes.machine import has_avx2
 from whisperbatch.runtimes.openvino_package import openvino_is_installed
-from whisperbatch.text.messages import one_line, shown
-from whisperbatch.text.revisions import check_revision
+from whisperbatch.text.messages import check_revision, one_line, shown
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +275,46 @@ def check_kept_frames(kept_frames: object) -> None:
 
 
 class EngineKeywords(TypedDict, total=False):
-    """The settings of all engines."""
+    """The settings of all engines. `help(whisperbatch.load)` shows their texts, too.
+
+    Attributes:
+        revision: a commit, branch or tag of the model's repository on the Hugging Face hub. None is
+            the branch "main", in the version that is in the cache, if there is one.
+        device_index: For ctranslate2: number of the CUDA device, or several numbers. Each device
+            gets a copy of the weights. For torch: number of the CUDA device.
+        compute_type: For ctranslate2: type of the weights and of the arithmetic: "int8", "float16",
+            "float32", or another type of CTranslate2. "auto": float16 on CUDA and int8 on a CPU, if
+            the device supports the type. For onnxruntime: "int8": large products are computed with
+            numbers of 8 bits. "int8_bfloat16": OpenVINO (an extra) computes the encoder in
+            bfloat16, or in float32 if the processor does not support bfloat16. "auto":
+            int8_bfloat16 if the processor has AMX or AVX-512 with bfloat16 and OpenVINO is
+            installed, otherwise int8. For openvino: "int8": as "int8_bfloat16" for onnxruntime.
+            "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on CUDA,
+            bfloat16 on a CPU that supports bfloat16, otherwise float32.
+        inter_threads: For ctranslate2: number of batches computed at a time on each device, from 0
+            to 64; 0: one. For onnxruntime and openvino: number of batches computed at a time, from
+            0 to 64; 0: two, each on half of the cores, or one if there is one core or
+            `intra_threads` is given. For torch: 0 or 1: this engine computes one batch at a time.
+        intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the
+            cores between the batches. Refused on CUDA. For onnxruntime and openvino: CPU threads
+            for each batch, from 0 to 1024; 0 divides the cores between the batches.
+        flash_attention: compute attention with the Flash Attention 2 kernels, on CUDA only. Only
+            for ctranslate2.
+        kept_frames: For ctranslate2 and torch: 1.0 or None: this engine keeps all of the encoder's
+            frames. For onnxruntime and openvino: the share of the encoder's frames that is left
+            after similar neighbours are merged, from 0.25 to 1.0. The number of frames is rounded,
+            by at most 3 %. Fewer frames take less time; 1.0 merges none. Chunks with noise always
+            keep all frames. None: 0.7 for the models base and tiny.en, for which this was measured,
+            and 1.0 for other models.
+        quantization: store the decoder's weights in 4 bits ("hqq4") or 8 bits ("int8"). Only for
+            torch.
+        group_size: for "hqq4": number of weights that share a scale: 32, 64 or 128. Smaller groups
+            are more accurate and need more memory. Only for torch.
+        draft_model: a smaller model with the same vocabulary, which guesses tokens in greedy search
+            (speculative decoding). Needs `beam_size=1`. Only for torch.
+        compile: compile the encoder and the decoder at their first use, on CUDA only. Only for
+            torch.
+    """
 
     revision: str | None
     device_index: int | tuple[int, ...]
@@ -427,7 +465,7 @@ def check_names(keywords: Mapping[str, Any]) -> None:
     for name in keywords:
         if name in names:
             continue
-        if name in {field.name for field in fields(Options)}:
+        if name in OPTION_NAMES:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
         hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
         raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")

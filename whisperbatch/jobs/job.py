@@ -15,6 +15,7 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
+from whisperbatch.files import make_folder, write_error
 from whisperbatch.jobs.claims import Claims, Event, Failed, Finished, NothingFreeError, SegmentReady
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import Journal, JournalMarks
@@ -23,7 +24,6 @@ from whisperbatch.jobs.names import digest
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import CHUNK_RULES, Segment, Transcript
-from whisperbatch.writers.files import make_folder, write_error
 
 TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next

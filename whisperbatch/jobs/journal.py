@@ -25,7 +25,7 @@ import numpy as np
 from whisperbatch.jobs.ledger import Ledger
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, Decoded, Engine, Hypothesis
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 from whisperbatch.scheduling import WaitingRow
 from whisperbatch.types import build, parse_json
 

@@ -21,8 +21,7 @@ from whisperbatch.addresses import HIDDEN, without_secrets
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Options
-from whisperbatch.text.control_characters import CONTROLS
-from whisperbatch.text.messages import shown
+from whisperbatch.text.messages import CONTROLS, shown
 
 MAX_NAME: Final = 255
 """Bytes of a file name in UTF-8: the limit of ext4, XFS, Btrfs and ZFS. NTFS and APFS allow as many

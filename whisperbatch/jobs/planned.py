@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from whisperbatch.api import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.errors import OptionError
 from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.leases import DURATION, Lease, Leases, has_ended
@@ -23,7 +24,6 @@ from whisperbatch.jobs.plans.settings import make_header
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.worker import OnSpan, WorkerJob, WorkReport
-from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber

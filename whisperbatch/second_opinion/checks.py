@@ -27,7 +27,7 @@ from whisperbatch.decoding.hallucinations import BOILERPLATE
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.protocols import Vad
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples, to_seconds
 from whisperbatch.vad.steady_sound import without_steady_sound
 

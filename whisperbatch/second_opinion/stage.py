@@ -24,12 +24,10 @@ from whisperbatch.chunking.split import split_in_two
 from whisperbatch.decoding.audit import DecodedRow, covered_until
 from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
-from whisperbatch.language.decisions import restrict_to
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import restrict_to, score_rows
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.second_opinion.checks import find_possible_speech, proves_speech
 from whisperbatch.second_opinion.regions import (

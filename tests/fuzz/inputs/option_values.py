@@ -15,11 +15,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from whisperbatch.api import LOAD_PARAMETERS, load
 from whisperbatch.engines.settings import SETTINGS, EngineSettings, LoadKeywords
 from whisperbatch.errors import OptionError
-from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields
-from whisperbatch.options.speakers import AnyDiarizer
+from whisperbatch.options.values import AnyDiarizer
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import Diarization
 

@@ -25,7 +25,7 @@ from tests.fuzz.leaks import slowness
 from tests.fuzz.runs.jobs import JOBS, JobThread
 from tests.fuzz.runs.material import Job, Material
 from tests.unit.fakes import worker_threads
-from whisperbatch import submissions
+from whisperbatch import streams
 from whisperbatch.scheduling import scheduler
 
 T = TypeVar("T")
@@ -166,6 +166,6 @@ def checked_threads() -> Iterator[None]:
         patch.setattr(sys, "unraisablehook", raised.append)
         # The scheduler's threads also look around now and then. This must not be necessary.
         patch.setattr(scheduler, "CHECK_INTERVAL", threading.TIMEOUT_MAX)
-        patch.setattr(submissions, "MAX_ACTIVE", MAX_ACTIVE)
+        patch.setattr(streams, "MAX_ACTIVE", MAX_ACTIVE)
         yield
     assert raised == []

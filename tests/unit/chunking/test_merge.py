@@ -38,9 +38,9 @@ def test_buffer_returns_a_copy() -> None:
 
 
 def test_buffer_positions_count_from_the_start_of_the_stream() -> None:
-    buffer = AudioBuffer(start=1000)
+    buffer = AudioBuffer()
     stream = np.arange(2000, dtype=np.float32)
-    for first in range(1000, 2000, 100):
+    for first in range(0, 2000, 100):
         buffer.append(stream[first : first + 100])
         buffer.discard(first - 250)
     assert buffer.end == 2000

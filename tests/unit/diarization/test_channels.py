@@ -14,7 +14,7 @@ from whisperbatch.diarization.channels import ChannelDiarizer
 from whisperbatch.errors import AudioError, MissingExtraError
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Diarization, Samples, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.levels import FRAME, reblock
 
 LOUD = 0.01  # amplitude from which a frame is speech for `LoudVad`
 

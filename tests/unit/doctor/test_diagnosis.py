@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from whisperbatch import doctor
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.doctor import Finding, diagnose, diagnosis, has_problems, line, summary, to_json
+from whisperbatch.doctor import Finding, diagnose, has_problems, line, summary, to_json
 
 GOOD = Finding("ok", "machine", "8 processors", measured={"processors": 8})
 SLOW = Finding("warning", "machine", "slow", "buy", "a\nb")
@@ -50,8 +51,8 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
         yield GOOD
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr(diagnosis, "check_versions", fail)
-    monkeypatch.setattr(diagnosis, "check_imports", lambda _: [BAD])
+    monkeypatch.setattr(doctor, "check_versions", fail)
+    monkeypatch.setattr(doctor, "check_imports", lambda _: [BAD])
     findings = list(diagnose())
     assert findings[:2] == [
         GOOD,
@@ -68,9 +69,9 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
 
 
 def test_a_missing_model_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "check_imports", lambda _: [GOOD])
+    monkeypatch.setattr(doctor, "check_imports", lambda _: [GOOD])
     for name in ("check_storage", "check_decoder", "check_speech_detection", "check_diarizer"):
-        monkeypatch.setattr(diagnosis, name, lambda _: [])
+        monkeypatch.setattr(doctor, name, lambda _: [])
     findings = list(diagnose(model="/no/such/model"))
     subjects = [finding.subject for finding in findings if finding.level == "problem"]
     assert subjects == ["weights"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_machine import tree
-from whisperbatch.doctor import engines
-from whisperbatch.doctor.engines import (
+from whisperbatch.doctor import clip
+from whisperbatch.doctor.clip import (
     MAX_WORD_ERRORS,
     TEXT,
     Devices,
@@ -172,19 +172,19 @@ def probes(gpus: int, openvino: ProbeResult) -> dict[str, ProbeResult]:
 
 def test_a_missing_openvino_is_a_warning_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ProbeResult({}, "OpenVINO is not installed: pip install X")
-    monkeypatch.setattr(engines, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(clip, "multiplies_bfloat16", lambda: True)
     for gpus, device, levels in ((0, "auto", ["warning"]), (1, "auto", []), (1, "cuda", [])):
         devices, found = find_devices(probes(gpus, missing).__getitem__, device)
         assert [finding.level for finding in found] == levels
         assert not devices.openvino
         assert all(finding.message == "OpenVINO is not installed" for finding in found)
         assert all("pip install --upgrade 'whisperbatch[openvino]'" in f.fix for f in found)
-    monkeypatch.setattr(engines, "multiplies_bfloat16", lambda: False)
-    monkeypatch.setattr(engines, "has_avx2", lambda: True)
+    monkeypatch.setattr(clip, "multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(clip, "has_avx2", lambda: True)
     assert [
         finding.level for finding in find_devices(probes(0, missing).__getitem__, "cpu")[1]
     ] == ["warning"]  # too old
-    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    monkeypatch.setattr(clip, "find_spec", lambda _: None)
     assert find_devices(probes(0, missing).__getitem__, "cpu")[1] == []
 
 

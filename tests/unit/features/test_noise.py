@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.features.noise import is_noisy, share_to_keep
+from whisperbatch.features.measures import is_noisy, share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.types import SAMPLING_RATE, Samples
 

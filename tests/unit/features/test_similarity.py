@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.synthetic_words import noise, word
-from whisperbatch.features.similarity import HOP, band_levels, correlations, has_pattern
+from whisperbatch.features.measures import HOP, band_levels, correlations, has_pattern
 
 
 def test_the_same_sound_is_found_at_its_place_at_any_level() -> None:

@@ -17,7 +17,7 @@ from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenize
 from tests.unit.media_files import encode
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.levels import FRAME, reblock
 
 WORDS: Final = """
 alder amber anvil apple ashes badge bacon barge basin beach bench birch blade bloom board brick

@@ -13,12 +13,15 @@ from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import shared_model
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
-from whisperbatch.language.decisions import LAST_REVISION, VOTERS
-from whisperbatch.language.stage import decide_languages, with_language_scores
+from whisperbatch.language.detection import (
+    LAST_REVISION,
+    VOTERS,
+    decide_languages,
+    with_language_scores,
+)
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
-from whisperbatch.recording import Decision, LanguageState, RecordingState
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.recording import Decision, End, Item, LanguageState, RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 

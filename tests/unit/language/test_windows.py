@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.synthetic_speech import RampExtractor, chunk, shared_model
 from whisperbatch.audio.random_access import ArrayRandomAccess
-from whisperbatch.language.windows import (
+from whisperbatch.language.detection import (
     CANDIDATES_PER_WINDOW,
     candidates,
     find_windows,

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from whisperbatch.errors import ModelError
-from whisperbatch.models.architecture import Architecture, read_architecture
-from whisperbatch.models.model_bin import Variable
-from whisperbatch.models.model_bin_writer import TYPE_NUMBERS
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import Architecture, RandomModel, read_architecture
+from whisperbatch.models.model_bin import TYPE_NUMBERS, Variable
 
 SIZES = RandomModel(d_model=12, heads=3, layers=3, decoder_layers=2, vocabulary_size=50, n_mels=128)
 PATH = Path("model.bin")

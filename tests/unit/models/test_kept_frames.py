@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whisperbatch.models.kept_frames import IDENTIFYING, measured_kept_frames, weights_digest
-from whisperbatch.models.model_bin_writer import write_model_bin
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.config import IDENTIFYING, measured_kept_frames, weights_digest
+from whisperbatch.models.model_bin import write_model_bin
 
 
 def write(

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from whisperbatch.models.model_bin import read_arrays, read_headers
-from whisperbatch.models.model_bin_writer import write_model_bin
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.model_bin import read_arrays, read_headers, write_model_bin
 
 ARRAYS: dict[str, npt.NDArray[Any]] = {
     "encoder/weight": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.model_files import BIG, assert_complete, make_packages, write_model
+from whisperbatch import files
 from whisperbatch.models import packages
 from whisperbatch.models.packages import PackagedModel
 from whisperbatch.models.registry import find_model
@@ -20,6 +21,7 @@ CHILD = """
 import os, sys, time
 from pathlib import Path
 sys.path[:0] = [{root!r}, {site!r}]
+from whisperbatch import files
 from whisperbatch.models import packages, registry
 from whisperbatch.models.packages import PackagedModel, WeightsFile
 packages.BLOCK = {block}
@@ -83,7 +85,7 @@ def test_process_killed_while_assembling(
     patch = {
         "writing": "packages.hashlib = type('Slow', (), {'sha256': lambda: Slow(100)})",
         "before the rename": "packages.os.fsync = lambda _: hang()",
-        "between files": "packages._delete_abandoned = lambda path: hang() if "
+        "between files": "files.delete_old = lambda path, *_: hang() if "
         "(path / 'model.bin').exists() else None",
     }[moment]
     before = f"""
@@ -108,9 +110,9 @@ class Slow:
     assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "hanging\n"]
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    files = {path.name for path in cache.rglob("*") if path.is_file()}
-    assert ("model.bin" in files) == (moment == "between files")
-    assert any(name.endswith(".part") for name in files) == (moment != "between files")
+    names = {path.name for path in cache.rglob("*") if path.is_file()}
+    assert ("model.bin" in names) == (moment == "between files")
+    assert any(name.endswith(".part") for name in names) == (moment != "between files")
 
-    monkeypatch.setattr(packages, "MAX_WRITE_AGE", -1)  # as if an hour had passed
+    monkeypatch.setattr(files, "MAX_WRITE_AGE", -1)  # as if an hour had passed
     assert_complete(find_model("base"))

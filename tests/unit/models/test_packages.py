@@ -19,6 +19,7 @@ from tests.unit.models.model_files import (
     write_model,
 )
 from whisperbatch.errors import ModelError
+from whisperbatch.files import MAX_WRITE_AGE
 from whisperbatch.models import packages
 from whisperbatch.models.packages import STAMP, PackagedModel, WeightsFile
 from whisperbatch.models.registry import find_model
@@ -200,7 +201,7 @@ def test_old_temporary_files_are_deleted(site: Path, cache: Path) -> None:
     old, young = directory / ".model.bin.dead.part", directory / ".model.bin.live.part"
     for path in (old, young):
         path.write_bytes(BIG[:100])
-    os.utime(old, (time.time() - 2 * packages.MAX_WRITE_AGE,) * 2)
+    os.utime(old, (time.time() - 2 * MAX_WRITE_AGE,) * 2)
     assert find_model("base") == directory
     assert not old.exists()
     assert young.exists()  # another process may still write this file

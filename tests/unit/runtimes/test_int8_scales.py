@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whisperbatch.runtimes.int8_scales import full_scales
+from whisperbatch.runtimes.matrix_products import full_scales
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 64])

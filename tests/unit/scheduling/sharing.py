@@ -11,8 +11,7 @@ from tests.unit.fakes import Call
 from tests.unit.scheduling.row_calls import Caller, CountedScheduler, GatedEngine
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import DecodeRequest
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import RunShare, SharedModel
 from whisperbatch.types import Chunk
 

@@ -29,7 +29,7 @@ from whisperbatch.types import (
     first_section,
     to_samples,
 )
-from whisperbatch.vad.no_vad import NoVad
+from whisperbatch.vad import NoVad
 
 OPTIONS = Options(vad=False)
 

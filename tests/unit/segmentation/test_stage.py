@@ -13,8 +13,7 @@ import whisperbatch as wb
 from tests.unit.fakes import Call, FakeEngine, noise
 from whisperbatch import Options, Transcriber
 from whisperbatch.errors import AudioError
-from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import End
+from whisperbatch.recording import Decision, End, RecordingState
 from whisperbatch.segmentation import RowResult, Segmentation
 from whisperbatch.segmentation.timed_text import AlignedWord, ScoredText, Scores, join_words
 from whisperbatch.types import Omission, Segment, SpeechSpan

@@ -1,6 +1,6 @@
 import pytest
 
-from whisperbatch.text.punctuation import ends_sentence, last_mark
+from whisperbatch.text.sentences import ends_sentence, last_mark
 
 
 @pytest.mark.parametrize(

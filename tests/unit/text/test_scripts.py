@@ -1,7 +1,6 @@
 import pytest
 
-from whisperbatch.text.languages import LANGUAGES
-from whisperbatch.text.scripts import foreign_letters, script, scripts
+from whisperbatch.text.languages import LANGUAGES, foreign_letters, script, scripts
 
 HELLO = {
     "am": "ሰላም ለዓለም",

@@ -10,7 +10,7 @@ from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
 from whisperbatch.vad import NoVad
-from whisperbatch.vad.framing import BLOCK, FRAME, reblock
+from whisperbatch.vad.levels import BLOCK, FRAME, reblock
 from whisperbatch.vad.steady_sound import CleanedVad
 
 

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from whisperbatch.vad.framing import FRAME
+from whisperbatch.vad.levels import FRAME
 from whisperbatch.vad.silero import CELLS, CONTEXT, network_with_products
 from whisperbatch.vad.weights import find_weights
 

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.steady_sounds import STEADY, UNSTEADY, at_level, noise, syllables, with_sound
 from whisperbatch.types import SAMPLING_RATE, Samples
-from whisperbatch.vad.framing import BLOCK, reblock
+from whisperbatch.vad.levels import BLOCK, reblock
 from whisperbatch.vad.steady_sound import (
     CleanedBlock,
     remove_steady_sound,

@@ -26,14 +26,19 @@ from whisperbatch.compat.faster_whisper._loading import (
     engine_settings,
     write_files,
 )
-from whisperbatch.compat.faster_whisper._originals import OriginalMethod, original, originals
 from whisperbatch.compat.faster_whisper._results import (
     Segment,
     TranscriptionInfo,
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._values import faster_whisper_names, implicit
+from whisperbatch.compat.faster_whisper._values import (
+    OriginalMethod,
+    faster_whisper_names,
+    implicit,
+    original,
+    originals,
+)
 from whisperbatch.compat.faster_whisper.audio import decode_audio
 from whisperbatch.compat.faster_whisper.utils import (
     download_model,
@@ -246,7 +251,6 @@ class WhisperModel(DetectionMethods):
         return self._transcribe(locals())
 
     def _transcribe(self, arguments: dict[str, Any]) -> Segments:
-        """Transcribe a recording with the arguments of either class's `transcribe`."""
         parameters = {
             name: value for name, value in arguments.items() if name not in ("self", "audio")
         }

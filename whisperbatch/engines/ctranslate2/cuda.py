@@ -43,8 +43,8 @@ import ctranslate2
 import numpy as np
 
 from whisperbatch.errors import OptionError
-from whisperbatch.models.model_bin_writer import write_model_bin
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.model_bin import write_model_bin
 from whisperbatch.threads import Lock
 
 log = logging.getLogger(__name__)

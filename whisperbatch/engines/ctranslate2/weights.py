@@ -38,8 +38,7 @@ from whisperbatch.engines.arrays import MAX_LEVEL
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, read_json
-from whisperbatch.models.model_bin import Variable, read_headers, read_variable
-from whisperbatch.models.model_bin_writer import write_model_bin
+from whisperbatch.models.model_bin import Variable, read_headers, read_variable, write_model_bin
 from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 
 log = logging.getLogger(__name__)

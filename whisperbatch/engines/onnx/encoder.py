@@ -8,7 +8,7 @@ does not depend on the other rows of the batch.
 
 Similar neighbouring positions can be merged after the first layer, so that the other layers and the
 decoder compute less. The encoder then consists of two graphs, and its output has a state for each
-group. A noisy row (noise.py) keeps all positions.
+group. A noisy row (features/measures.py) keeps all positions.
 
     features -> convolutions, first layer -> merge_positions -> other layers -> (1, groups, d_model)
 
@@ -36,7 +36,7 @@ import numpy.typing as npt
 from whisperbatch.engines.arrays import Arrays
 from whisperbatch.engines.onnx.graph import NodeBuilder, Session
 from whisperbatch.engines.search import Floats, Integers
-from whisperbatch.features.noise import share_to_keep
+from whisperbatch.features.measures import share_to_keep
 from whisperbatch.runtimes.onnx_graph import MICROSOFT, Port
 
 MAX_GROUP_SIZE: Final = 8

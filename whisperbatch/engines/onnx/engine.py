@@ -39,11 +39,11 @@ from whisperbatch.engines.settings import (
     OpenVinoSettings,
 )
 from whisperbatch.errors import MissingExtraError, ModelError
-from whisperbatch.machine import multiplies_bfloat16
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.runtimes.machine import multiplies_bfloat16
 from whisperbatch.runtimes.openvino_package import Precision, check_openvino, openvino_is_installed
 from whisperbatch.threads import cached_property, keep_in_children
 

@@ -22,7 +22,7 @@ from whisperbatch.engines.torch.model import TorchModel, load_model
 from whisperbatch.engines.torch.modules import check_rows, request_equal_rows
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
-from whisperbatch.models.revisions import loaded_revision
+from whisperbatch.models.registry import loaded_revision
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import (
     Alignment,

@@ -38,7 +38,7 @@ from torch import nn
 from torch.nn import functional
 
 from whisperbatch.engines.arrays import Arrays, Layout, stored_scales
-from whisperbatch.machine import has_amx
+from whisperbatch.runtimes.machine import has_amx
 
 ROW_MULTIPLE: Final = 4
 AMX_ROWS: Final = 32

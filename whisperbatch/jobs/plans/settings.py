@@ -12,7 +12,7 @@ from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.names import digest, references_fingerprint
 from whisperbatch.jobs.plans.format import Header
 from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
-from whisperbatch.models.kept_frames import MEASURED
+from whisperbatch.models.config import MEASURED
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
 from whisperbatch.types import CHUNK_RULES

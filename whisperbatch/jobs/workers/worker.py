@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, Final
 
+from whisperbatch.api import load
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, OptionError
 from whisperbatch.jobs.leases import (
@@ -40,7 +41,6 @@ from whisperbatch.jobs.workers.results import (
 from whisperbatch.jobs.workers.spans import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.spans import Languages, ModelSpans, Running, SpanTranscriber
 from whisperbatch.jobs.workers.tasks import ClaimedTask, TaskQueue
-from whisperbatch.loading import load
 from whisperbatch.models import is_of_hub
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.prefetch import interleave

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from whisperbatch.diarization.networks.graph import LEVELS, EightBitGraph
-from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.runtimes.machine import sums_bytes_exactly
 from whisperbatch.runtimes.onnx_graph import Port
 from whisperbatch.runtimes.onnx_sessions import open_session
 

@@ -51,7 +51,7 @@ def switch_off() -> None:
         hub = sys.modules.get("huggingface_hub.constants")
         if name == "HF_HUB_DISABLE_TELEMETRY" and hub is not None:
             vars(hub)["HF_HUB_DISABLE_TELEMETRY"] = True  # read with each request
-    if {"openvino", OPENVINO_TELEMETRY} <= sys.modules.keys() and not _openvino_is_decided():
+    if {"openvino", OPENVINO_TELEMETRY} <= sys.modules.keys() and _consent() not in {"0", "1"}:
         late["openvino (to Intel)"] = "run opt_in_out --opt_out"
     if late:
         log.warning(
@@ -78,11 +78,6 @@ def hidden() -> Iterator[None]:
     finally:
         if sys.modules.get(OPENVINO_TELEMETRY, ...) is None:
             del sys.modules[OPENVINO_TELEMETRY]
-
-
-def _openvino_is_decided() -> bool:
-    """Return whether the user has agreed or declined to report to Intel."""
-    return _consent() in {"0", "1"}
 
 
 def _consent() -> str:

@@ -3,20 +3,26 @@
 a.srt                                  the old file, until the new file is complete
 .whisperbatch-5bd2-71-9c0e41d2.tmp     the new file while it is written. If the process is killed,
                                        the file stays; the next write of a.srt deletes the file
+
+Files of a cache (`new_file`) have other temporary names, and are deleted after an hour.
 """
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from whisperbatch.errors import WriteError
 
+MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
+BLOCK: Final = 1 << 20  # bytes that are read at a time
 ABANDONED_AFTER: Final = 60.0
 """Seconds after which a temporary file is deleted; writing a transcript takes a few hundredths."""
 
@@ -52,9 +58,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     file. The new file has the permissions of the old file; without an old file, those that the
     umask allows. If the path is a symbolic link, the link stays and its target is replaced.
 
-    Returns:
-        The path.
-
     Raises:
         WriteError: disk full, no permission, no such directory, or the path is not a regular file.
             The old file is unchanged, and no temporary file remains.
@@ -63,7 +66,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
         target = Path(os.path.realpath(path))
         mode = _mode_of_old(target)
         prefix = f".whisperbatch-{zlib.crc32(os.fsencode(target.name)):x}-"
-        _delete_abandoned(target.parent, prefix)
+        delete_old(target.parent, f"{prefix}*.tmp", ABANDONED_AFTER)
         temporary = target.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             write_through(temporary, data)
@@ -98,11 +101,11 @@ def _mode_of_old(target: Path) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _delete_abandoned(directory: Path, prefix: str) -> None:
-    """Delete temporary files of processes that died while they wrote the same file."""
-    for path in directory.glob(f"{prefix}*.tmp"):
+def delete_old(folder: Path, pattern: str, max_age: float) -> None:
+    """Delete the files of a folder that match a pattern and were changed `max_age` seconds ago."""
+    for path in folder.glob(pattern):
         with suppress(OSError):  # another process has deleted the file
-            if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
+            if time.time() - path.stat().st_mtime > max_age:
                 path.unlink()
 
 
@@ -130,3 +133,43 @@ def _sync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def new_file(target: Path, digest: str) -> Iterator[BinaryIO]:
+    """Write a file of a cache under a temporary name; then flush it to the disk, and rename it.
+
+    A reader always sees a complete file. Processes that write the same file write the same content.
+    If the `with` block fails, no file remains.
+
+    Args:
+        target: of the file; its folder is created.
+        digest: first digits of the SHA-256 that the file will have.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    delete_old(target.parent, ".*.part", MAX_WRITE_AGE)
+    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with scratch.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            scratch.replace(target)
+        except OSError:  # Windows: another process wrote the same file and reads it
+            if not target.is_file() or not sha256(target).startswith(digest):
+                raise
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

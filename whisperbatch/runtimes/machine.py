@@ -9,6 +9,8 @@ The limits of a container are those of its control group and of all groups above
 
 Inside a container, the path may be that of the host, which does not exist there. The folder of the
 mount then contains the container's own limits.
+
+`root` is the folder that contains `proc` and `sys`, in tests another than "/".
 """
 
 import math
@@ -26,9 +28,6 @@ def available_cpus(root: Path = ROOT) -> int:
 
     The number is the smaller of the processors on which the process may run, and of the CPU quota,
     rounded up: with a quota of 1.5, one thread would leave a third of the quota unused.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
     """
     cpus = processors()
     quota = cpu_quota(root)
@@ -36,11 +35,7 @@ def available_cpus(root: Path = ROOT) -> int:
 
 
 def process_memory(root: Path = ROOT) -> int | None:
-    """Return the memory that this process occupies, in bytes; None if the system does not say.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
-    """
+    """Return the memory that this process occupies, in bytes; None if the system does not say."""
     pages = _read(root / "proc/self/statm").split()
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else None
 
@@ -53,11 +48,7 @@ def processors() -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the processor time per second that the control groups allow; None for no limit.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
-    """
+    """Return the processor time per second that the control groups allow; None for no limit."""
     quotas: list[float] = []
     for folder in _groups(root, "cpu"):
         fields = _read(folder / "cpu.max").split()
@@ -69,11 +60,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def processor_features(root: Path = ROOT) -> frozenset[str]:
-    """Return the features of the processor as Linux names them; empty if they are unknown.
-
-    Args:
-        root: folder that contains `proc`.
-    """
+    """Return the features of the processor as Linux names them; empty if they are unknown."""
     for line in _read(root / "proc/cpuinfo").splitlines():
         name, _, features = line.partition(":")
         if name.strip() in {"flags", "Features"}:  # on x86, and on ARM
@@ -82,29 +69,17 @@ def processor_features(root: Path = ROOT) -> frozenset[str]:
 
 
 def has_avx2(root: Path = ROOT) -> bool:
-    """Return whether the processor is known to have AVX2.
-
-    Args:
-        root: folder that contains `proc`.
-    """
+    """Return whether the processor is known to have AVX2."""
     return "avx2" in processor_features(root)
 
 
 def has_amx(root: Path = ROOT) -> bool:
-    """Return whether the processor is known to multiply matrices of bytes (AMX).
-
-    Args:
-        root: folder that contains `proc`.
-    """
+    """Return whether the processor is known to multiply matrices of bytes (AMX)."""
     return "amx_int8" in processor_features(root)
 
 
 def multiplies_bfloat16(root: Path = ROOT) -> bool:
-    """Return whether the processor is known to multiply numbers in bfloat16: AMX or AVX-512.
-
-    Args:
-        root: folder that contains `proc`.
-    """
+    """Return whether the processor is known to multiply numbers in bfloat16: AMX or AVX-512."""
     return has_amx(root) or "avx512_bf16" in processor_features(root)
 
 
@@ -112,9 +87,6 @@ def sums_bytes_exactly(root: Path = ROOT) -> bool:
     """Return whether the processor is known to add products of bytes in 32 bits.
 
     Older processors add two of them in 16 bits, and clip the sum.
-
-    Args:
-        root: folder that contains `proc`.
     """
     return not processor_features(root).isdisjoint({"avx512_vnni", "avx_vnni", "asimddp"})
 
@@ -124,9 +96,6 @@ def available_memory(root: Path = ROOT) -> int | None:
 
     The limit of a container counts as a whole: the memory that the container uses includes the file
     cache, which the system can free.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
     """
     amounts = [
         int(line.split()[1]) * 1024

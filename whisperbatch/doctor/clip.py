@@ -1,4 +1,4 @@
-"""Checks of the model and the engines: each engine transcribes the clip on each device."""
+"""Checks with the clip: decoder, speech detection, diarizer, model, each engine on each device."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,14 @@ from typing import Any, Final, TypeAlias
 
 from whisperbatch.doctor.findings import Finding, Level, known_fix
 from whisperbatch.doctor.packages import is_complete
-from whisperbatch.doctor.probes import Probe, ProbeResult
-from whisperbatch.machine import available_memory, has_avx2, multiplies_bfloat16
+from whisperbatch.doctor.probes import SECONDS, Probe, ProbeResult
+from whisperbatch.runtimes.machine import available_memory, has_avx2, multiplies_bfloat16
+
+CODECS: Final = ("mp3", "aac", "opus", "vorbis", "flac", "alac", "wmav2", "pcm_s16le")
+"""Codecs of most audio and video files, as FFmpeg calls them."""
+MIN_SPEECH: Final = 0.5
+"""Fraction of the clip. Silero finds 95 % of the clip to be speech, with the pauses inside."""
+
 
 BASE_MEMORY: Final = 250e6  # bytes
 MEMORY_PER_BYTE: Final = 1.3
@@ -34,6 +40,85 @@ REINSTALL: Final = "pip install --upgrade --force-reinstall"
 INSTALL_OPENVINO: Final = (
     "pip install --upgrade 'whisperbatch[openvino]', for the fastest encoder on this CPU"
 )
+
+Trial: TypeAlias = dict[str, Any]
+"""An engine on a device, to be tried with the clip: the keywords of `whisperbatch.load`."""
+
+
+def check_decoder(probe: Probe) -> Iterator[Finding]:
+    """Decode the clip, and look for the decoders of common codecs."""
+    result, fix = probe("decode_audio", codecs=CODECS), f"{REINSTALL} av"
+    if result.failure:
+        message = f"a recording cannot be decoded: {result.failure}"
+        yield Finding("problem", "audio", message, result.fix_or(fix), result.details)
+        return
+    seconds, missing = result.values["seconds"], result.values["missing"]
+    if abs(seconds - SECONDS) > 0.1:  # noqa: PLR2004 - a tenth of a second
+        message = f"{seconds:.1f} s were decoded of a recording of {SECONDS:.1f} s"
+        yield Finding("problem", "audio", message, fix)
+    elif missing:
+        message = f"PyAV cannot decode {', '.join(missing)}: its FFmpeg was built without them"
+        fix += "; a build of PyAV from source has the codecs of the system's FFmpeg"
+        yield Finding("warning", "audio", message, fix)
+    else:
+        yield Finding("ok", "audio", f"decodes {', '.join(CODECS)}")
+
+
+def check_speech_detection(probe: Probe) -> Iterator[Finding]:
+    """Detect the speech in the clip."""
+    subject, fix = "speech detection", f"{REINSTALL} onnxruntime faster-whisper"
+    result = probe("detect_speech")
+    if result.failure:
+        message = f"fails: {result.failure}"
+        yield Finding("problem", subject, message, result.fix_or(fix), result.details)
+    elif (found := result.values["seconds"]) < MIN_SPEECH * SECONDS:
+        message = f"finds {found:.1f} s of speech in {SECONDS:.1f} s of speech"
+        yield Finding("problem", subject, message, f"{fix}; until then, transcribe with vad=False")
+    else:
+        yield Finding("ok", subject, "finds the speech of the test recording")
+
+
+def check_diarizer(probe: Probe) -> Iterator[Finding]:
+    """Find the weights of the diarizer, and the speaker of the clip.
+
+    Weights that are installed but not converted yet are converted.
+    """
+    subject, reinstall = "diarization", f"{REINSTALL} onnxruntime"
+
+    def failed(result: ProbeResult) -> Finding:
+        """Return the finding of a failure, whose message may end with a command."""
+        message, _, command = result.failure.partition(": pip install")
+        stated = result.fix or (f"pip install{command}" if command else "")
+        fix = stated or known_fix(result.details) or reinstall
+        return Finding("warning", subject, f"diarize fails: {message}", fix, result.details)
+
+    weights = probe("diarizer_state")
+    if weights.failure:
+        yield failed(weights)
+        return
+    state, place = weights.values["state"], weights.values["place"]
+    if state == "missing":
+        yield Finding("ok", subject, f"is not installed; diarize needs it: {place}")
+        return
+    if state == "damaged":
+        message = f"a converted network in {place} is damaged"
+        fix = "it is made again now; if this line comes back, check the disk"
+        yield Finding("warning", subject, message, fix)
+    result = probe("diarize_clip")
+    if result.failure:
+        yield failed(result)
+    elif (speakers := result.values["speakers"]) != 1:
+        message = f"finds {speakers} speakers in a recording of one speaker"
+        yield Finding("warning", subject, message, reinstall)
+    else:
+        speed, place = SECONDS / result.values["seconds"], result.values["place"]
+        yield Finding(
+            "ok",
+            subject,
+            f"finds the speaker of the test recording, {speed:.1f} x real time; "
+            f"the weights are in {place}",
+            measured={"times_real_time": round(speed, 1)},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +151,6 @@ class Devices:
     cuda: Sequence[Sequence[str]] = ()
     torch_gpus: int | None = None
     openvino: bool = False
-
-
-Trial: TypeAlias = dict[str, Any]
-"""An engine on a device, to be tried with the clip: the keywords of `whisperbatch.load`."""
 
 
 def check_weights(
@@ -110,12 +191,7 @@ def _check_memory(name: str, size: int, root: Path) -> Iterator[Finding]:
 
 
 def find_devices(probe: Probe, device: str) -> tuple[Devices, list[Finding]]:
-    """Find the devices of the installed engines, and the reasons why an engine cannot run.
-
-    Args:
-        probe: asks an engine.
-        device: "auto", "cpu" or "cuda": the devices to look for.
-    """
+    """Find the devices of the installed engines, and the reasons why an engine cannot run."""
     findings: list[Finding] = []
 
     def call(name: str, level: Level, fix: str) -> ProbeResult:
@@ -177,12 +253,6 @@ def check_engines(
 
     On a GPU, all compute types are tried. On the CPU, a compute type is tried only if the types
     before it failed: base in float32 takes 13 s for the clip on two cores.
-
-    Args:
-        probe: transcribes the clip.
-        groups: from `trials`.
-        weights: the model.
-        show_status: shows the name of the trial.
     """
     for group in groups:
         ended: list[tuple[Trial, ProbeResult, str]] = []
@@ -213,9 +283,6 @@ def word_errors(text: str) -> float:
     """Return the fraction of words that differ from the clip's text: 0 is the same text.
 
     Letter case and punctuation do not count.
-
-    Args:
-        text: a transcript of the clip.
     """
     spoken, written = (re.findall(r"[^\W_]+", words.lower()) for words in (TEXT, text))
     matcher = SequenceMatcher(None, spoken, written, autojunk=False)

@@ -1,16 +1,28 @@
-"""Values of the options for speakers: names with recordings of the voices, and the diarizer."""
+"""Values of options: known speakers and the diarizer; and all values as text, as in a form."""
 
 import re
+import types
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 from whisperbatch.errors import OptionError
 from whisperbatch.options import checks
-from whisperbatch.text.control_characters import escape_controls
-from whisperbatch.text.messages import shown
+from whisperbatch.text.messages import escape_controls, shown
 
 if TYPE_CHECKING:
     from whisperbatch.types import Source
@@ -34,6 +46,12 @@ GIVEN_NAME: Final = re.compile(r"speaker_\d+")
 """The names that whisperbatch gives to other speakers, in small letters."""
 
 _FILES: Final = (str, PathLike, bytes, bytearray, memoryview)
+
+
+TRUTH_VALUES: Final = {"true": True, "false": False}
+
+TEMPERATURES: Final = float | tuple[float, ...]
+RANGES: Final = tuple[tuple[float, float | None], ...]
 
 
 @runtime_checkable
@@ -114,15 +132,15 @@ class References(KnownSpeakers):
         return hash(frozenset(self))
 
     def __repr__(self) -> str:
-        pairs = (f"{name!r}: {_repr(source)}" for name, source in self.items())
+        pairs = (
+            f"{name!r}: {'<array>' if _is_samples(source) else shown(source)}"
+            for name, source in self.items()
+        )
         return f"{{{', '.join(pairs)}}}"
 
 
 def references(value: object) -> References | None:
     """Return the checked value of the option; None without names.
-
-    Args:
-        value: a mapping, or pairs as the command line makes them.
 
     Raises:
         OptionError: the value is not a mapping, or a name or a recording is wrong.
@@ -251,5 +269,88 @@ def _is_same(one: object, two: object) -> bool:
     return isinstance(one, comparable) and isinstance(two, comparable) and one == two
 
 
-def _repr(source: object) -> str:
-    return "<array>" if _is_samples(source) else shown(source)
+def parse_text(annotation: object, text: str) -> object:
+    """Return the value of an option that has this type.
+
+    Args:
+        annotation: declared type of the option.
+        text: the value as text; "none" is None if the type includes None.
+
+    Raises:
+        ValueError: the text is not of the form `metavar_of` the type.
+    """
+    if accepts_none(annotation) and text.lower() == "none":
+        return None
+    value_type = without_none(annotation)
+    if value_type is bool:
+        if text.lower() not in TRUTH_VALUES:
+            raise ValueError(f"{text!r} is neither true nor false")
+        return TRUTH_VALUES[text.lower()]
+    if value_type is str or get_origin(value_type) is Literal:
+        return text
+    return FORMS[value_type][1](text)
+
+
+def metavar_of(value_type: object) -> str:
+    """Return the placeholder of a value on the help page: "N,N"."""
+    if value_type is bool:
+        return "true or false"
+    return FORMS[value_type][0] if value_type in FORMS else "TEXT"
+
+
+def without_none(annotation: object) -> object:
+    """Return a type without None; `str` if the type includes text."""
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    if str in members:
+        return str
+    union = members[0]
+    for member in members[1:]:
+        union |= member
+    return union
+
+
+def accepts_none(annotation: object) -> bool:
+    """Return whether None is a value of a type."""
+    return type(None) in get_args(annotation)
+
+
+def _parse_integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _parts(text))
+
+
+def _parse_devices(text: str) -> int | tuple[int, ...]:
+    values = _parse_integers(text)
+    return values if len(values) != 1 else values[0]
+
+
+def _parse_temperatures(text: str) -> float | tuple[float, ...]:
+    values = tuple(float(part) for part in _parts(text))
+    return values if len(values) != 1 else values[0]
+
+
+def _parse_ranges(text: str) -> tuple[tuple[float, float | None], ...]:
+    """Parse "start,end,start,end,..."; the last end may be missing."""
+    times: list[float | None] = [float(part) for part in _parts(text)]
+    if len(times) % 2:
+        times.append(None)
+    starts = [0.0 if time is None else time for time in times[::2]]
+    return tuple(zip(starts, times[1::2], strict=True))
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+FORMS: Final[dict[object, tuple[str, Callable[[str], Any]]]] = {
+    int: ("N", int),
+    float: ("X", float),
+    tuple[int, ...]: ("N,N", _parse_integers),
+    tuple[str, ...]: ("A,B", lambda text: tuple(_parts(text))),
+    int | tuple[int, ...]: ("N,N", _parse_devices),
+    TEMPERATURES: ("X,X", _parse_temperatures),
+    RANGES: ("X,X", _parse_ranges),
+    KnownSpeakers: ("NAME=FILE,NAME=FILE", parse_pairs),
+}
+"""Type -> placeholder of its values on the help page, and the function that parses a text."""

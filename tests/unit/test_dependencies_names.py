@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whisperbatch.dependencies import PACKAGES, missing_names
-from whisperbatch.dependencies.names import SOURCES, Use, uses_of
+from whisperbatch.dependencies import PACKAGES, SOURCES, Use, missing_names, uses_of
 
 INSTALLED = [module for module in PACKAGES if find_spec(module) is not None]
 

@@ -7,7 +7,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from whisperbatch.dependencies import NEWEST, PACKAGES, installed_version, tested, version_bounds
+from whisperbatch import dependencies
+from whisperbatch.dependencies import NEWEST, PACKAGES, installed_version, version_bounds
 
 REQUIRED = [
     requirement
@@ -35,5 +36,5 @@ def test_unknown_versions_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: str) -> NoReturn:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(tested, "requires", fail)
+    monkeypatch.setattr(dependencies, "requires", fail)
     assert version_bounds("av") == ("", NEWEST["av"])
