@@ -43,9 +43,7 @@ ALLOWED: Final = {
         "types",
         "vad",
     },
-    "vad": {
-        *("dependencies", "errors", "options", "protocols", "runtimes", "types"),
-    },
+    "vad": {*("dependencies", "errors", "options", "protocols", "runtimes", "types")},
     "sections": {"audio", "chunking", "options", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},

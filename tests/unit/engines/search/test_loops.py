@@ -11,12 +11,7 @@ from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
 from whisperbatch.engines.search.beam_search import Candidates, search
 from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers, SearchResult
-from whisperbatch.text.loops import (
-    LOOP_TIMES,
-    LOOP_TOKENS,
-    MAX_PERIOD,
-    ends_with_loop,
-)
+from whisperbatch.text.loops import LOOP_TIMES, LOOP_TOKENS, MAX_PERIOD, ends_with_loop
 
 END = 999
 FREE = list(range(100, 200))  # tokens without repetition
