@@ -129,8 +129,9 @@ def test_a_negative_weight_turns_the_samples_around() -> None:
         )
         blocks = np.lib.stride_tricks.sliding_window_view(sign * samples, BLOCK)[::STEP]
         results.append(session.run(None, {"blocks": blocks[:, None]})[0])
-    assert results[0].shape == (1, 589, 7)
-    np.testing.assert_allclose(*results, atol=1e-4)
+    upright, inverted = results
+    assert upright.shape == (1, 589, 7)
+    np.testing.assert_allclose(upright, inverted, atol=1e-4)
 
 
 def test_filters_pass_their_band() -> None:
