@@ -56,18 +56,6 @@ result = (line, lines, last, info.duration)
 """,
         max_word_error_rate=0.05,
     ),
-    "batches": Program(
-        """
-from faster_whisper import BatchedInferencePipeline, WhisperModel
-model = WhisperModel(TINY, device="cpu", compute_type="int8")
-batched_model = BatchedInferencePipeline(model=model)
-segments, info = batched_model.transcribe(AUDIO, batch_size=16, language="en")
-segments = list(segments)
-text = "".join(segment.text for segment in segments)
-result = (segments, info)
-""",
-        max_word_error_rate=0.1,
-    ),
     "words": Program(
         """
 from faster_whisper import WhisperModel
@@ -304,7 +292,6 @@ SLOW = (
     "two speakers",
     "voice activity",
     "audio without samples",
-    "chunks",
     "one window",
     "subtitles",
     "prefix",

@@ -67,11 +67,6 @@ def test_the_graph_of_pieces_equals_the_graph_of_the_network(
         np.testing.assert_allclose(embedding, expected[0], atol=1e-4 * np.abs(expected).max())
 
 
-def test_pieces_are_at_most_one_segment(arrays: Arrays) -> None:
-    with pytest.raises(ValueError, match="201 frames are more than a segment of 200 frames"):
-        piece_graph(arrays, 201)
-
-
 @pytest.mark.parametrize("exact_sums", [True, False])
 def test_eight_bits_change_the_direction_little(
     arrays: Arrays, session: Any, exact_sums: bool
