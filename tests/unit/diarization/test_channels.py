@@ -144,7 +144,8 @@ def voice(spoken: Talk, name: str, level: float = 0.0, length: float = LENGTH) -
 
 def stacked(*channels: Samples, floor: float = 1e-5) -> Samples:
     samples = np.stack(channels, axis=1)
-    return samples + np.float32(floor) * noise(samples.size / SAMPLING_RATE).reshape(samples.shape)
+    hiss: Samples = noise(samples.size / SAMPLING_RATE)
+    return samples + np.float32(floor) * hiss.reshape(samples.shape)
 
 
 def chunk(start: float = 0.5, end: float = LENGTH - 0.5, section: int = 0) -> Chunk:
