@@ -15,7 +15,7 @@ import whisperbatch as wb
 from benchmarks import recordings, scoring, sounds
 from benchmarks.recordings import SAMPLING_RATE, Recording
 from benchmarks.scoring import word_error_rate
-from tests.unit.audio.mixing.voices import timecode
+from tests.unit.audio.voices import timecode
 from tests.unit.media_files import encode, wav
 
 LEFT, RIGHT = "SPEAKER_00", "SPEAKER_01"

@@ -9,7 +9,7 @@ import av
 import numpy as np
 import pytest
 
-from tests.unit.audio.mixing.voices import counter, noise, relative_level, timecode, voice
+from tests.unit.audio.voices import counter, noise, relative_level, timecode, voice
 from tests.unit.media_files import wav
 from whisperbatch.audio.mixing import mix, mixer
 from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
