@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import recordings
-from tests.contract.encoded import output_of
+from tests.contract.engines import output_of
 from tests.contract.model_directories import random_model
 from whisperbatch import Options, Transcriber, Transcript
 from whisperbatch.decoding.prompts import WhisperTokenizer

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.exact import load_exact
+from tests.contract.engines import load_exact, requests_for
 from tests.contract.mutated_models import decode, encode_silence
-from tests.contract.requests import requests_for
 from tests.contract.tiny_model import (
     SIZES,
     TOKEN_IDS,

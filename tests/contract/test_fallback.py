@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.contract.encoded import output_of
-from tests.contract.requests import requests_for
+from tests.contract.engines import output_of, requests_for
 from whisperbatch import Options
 from whisperbatch.engines.ctranslate2.engine import EncodedView
 from whisperbatch.engines.loading import load_engine

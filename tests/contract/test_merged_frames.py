@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import recordings
-from tests.contract.requests import requests_for
+from tests.contract.engines import requests_for
 from tests.contract.tiny_model import tiny_model
 from whisperbatch import Options
 from whisperbatch.engines.loading import load_engine

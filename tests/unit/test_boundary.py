@@ -152,16 +152,6 @@ def test_a_failing_stage_ends_only_its_recording(
     assert logged[0].exc_info[0] is IndexError
 
 
-@pytest.mark.parametrize(("patch", "options"), STAGES.values(), ids=STAGES)
-def test_the_error_is_raised_by_default(
-    patch: Patch, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch(monkeypatch)
-    sources = [noise(7 + number, number) for number in range(COUNT)]
-    with Transcriber(FakeEngine()) as asr, pytest.raises(wb.InternalError, match="a hole"):
-        list(asr.transcribe_many(sources, vad=False, chunk_length=4.0, **options))
-
-
 def test_one_recording_raises_the_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         n_mels = 80

@@ -13,15 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import whisperbatch as wb
-from tests.unit.fakes import (
-    LOUD,
-    LOUD_PEAK,
-    EncodedRow,
-    FakeEngine,
-    french,
-    noise,
-    worker_threads,
-)
+from tests.unit.fakes import LOUD, LOUD_PEAK, EncodedRow, FakeEngine, french, noise, worker_threads
 from tests.unit.synthetic_speech import RampExtractor, ramp
 from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio

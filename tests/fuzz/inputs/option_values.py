@@ -123,19 +123,10 @@ def settings() -> dict[str, Declared]:
     }
     return {
         name: Declared(
-            owners.get(name, LoadKeywords),
-            name,
-            hints[name],
-            parameter.default,
-            texts[name],
+            owners.get(name, LoadKeywords), name, hints[name], parameter.default, texts[name]
         )
         for name, parameter in LOAD_PARAMETERS.items()
     }
-
-
-def fields(owner: type) -> dict[str, Declared]:
-    """Return the fields of another class of options."""
-    return {option.name: option for option in _declared(owner)}
 
 
 def value(option: Declared, random: Random) -> tuple[Any, str]:

@@ -10,11 +10,7 @@ import pytest
 from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows, shared_model
 from whisperbatch.errors import EngineError
-from whisperbatch.language.code_switching import (
-    CodeSwitching,
-    best_sequence,
-    row_windows,
-)
+from whisperbatch.language.code_switching import CodeSwitching, best_sequence, row_windows
 from whisperbatch.language.detection import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve

@@ -200,12 +200,7 @@ def test_only_rows_that_need_scores_are_encoded() -> None:
     stream = [items(0, 1)[0], *items(1, 2, FINAL)[:2], *items(2, 0)]
     model = shared_model(engine)
     result = [with_language_scores(model, item, Options()) for item in stream]
-    assert engine.batch_sizes == {
-        "encode": [1],
-        "detect_language": [1],
-        "decode": [],
-        "align": [],
-    }
+    assert engine.batch_sizes == {"encode": [1], "detect_language": [1], "decode": [], "align": []}
     row = result[0]
     assert isinstance(row, Row)
     assert row.language_scores is not None

@@ -130,10 +130,7 @@ def test_numbers_of_numpy_become_numbers_of_python() -> None:
         suppress_tokens=tuple(np.arange(3)),
     )
     assert made == Options(
-        beam_size=3,
-        word_timestamps=True,
-        clip_timestamps=((0.0, 2),),
-        suppress_tokens=(0, 1, 2),
+        beam_size=3, word_timestamps=True, clip_timestamps=((0.0, 2),), suppress_tokens=(0, 1, 2)
     )
     for name in ("beam_size", "vad_onset", "word_timestamps"):
         assert type(getattr(made, name)) in (int, float, bool)

@@ -11,12 +11,7 @@ from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
 from whisperbatch.engines.search import LOOP_CHECK, Candidates, Integers, SearchResult, search
 from whisperbatch.options import SearchOptions
-from whisperbatch.text.loops import (
-    LOOP_TIMES,
-    LOOP_TOKENS,
-    MAX_PERIOD,
-    ends_with_loop,
-)
+from whisperbatch.text.loops import LOOP_TIMES, LOOP_TOKENS, MAX_PERIOD, ends_with_loop
 
 END = 999
 FREE = list(range(100, 200))  # tokens without repetition
