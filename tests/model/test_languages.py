@@ -82,14 +82,16 @@ def test_blocks_are_in_their_language(
 
 
 @pytest.mark.slow
-def test_a_change_of_language_costs_few_words(
-    base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
-) -> None:
+def test_a_change_of_language_costs_few_words(base: wb.Transcriber) -> None:
+    """Single recordings of 4 minutes differ by up to 3 % in both directions."""
     total = apart = scoring.Score(0, 0, 0, 0)
-    for block in switching.blocks():
-        total += block_errors(hybrid, block)
-        apart += errors_alone(base, switching, block)
-    assert total.words > 100
+    for seed in range(5, 10):
+        recording = recordings.switching(duration=240, seed=seed)
+        found = base.transcribe(recording.samples, options=GREEDY, multilingual=True)
+        for block in recording.blocks():
+            total += block_errors(found, block)
+            apart += errors_alone(base, recording, block)
+    assert total.words > 1000
     assert total.rate <= apart.rate + 0.02
 
 
