@@ -18,7 +18,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # MKL reads this variable before its first product. The PyTorch engine sets the variable, but a test
-# may use PyTorch before the engine does (whisperbatch/engines/torch/reproducible.py).
+# may use PyTorch before the engine does (whisperbatch/engines/torch/modules.py).
 if sys.platform == "linux" and "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
@@ -63,7 +63,7 @@ CHECKED = (
     *("tests/contract/test_damaged_models.py", "tests/contract/test_engine_directories.py"),
     *("tests/unit/compat/test_hostile_values.py", "tests/unit/options/test_hostile_values.py"),
     *("tests/unit/diarization/networks", "tests/unit/doctor"),
-    *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_stage.py"),
+    *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_division.py"),
     *("tests/unit/test_processes.py", "tests/unit/test_telemetry.py"),
 )
 """Folders and files whose tests have the marker `check`: `make check` runs them."""

@@ -20,8 +20,8 @@ from faster_whisper.feature_extractor import FeatureExtractor as Reference
 
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.features import feature_extractor
-from whisperbatch.machine import available_cpus
 from whisperbatch.options import FeatureKind
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.types import SAMPLING_RATE, WINDOW, Features, Samples
 
 KINDS: tuple[FeatureKind, ...] = ("whisper", "kaldi-mel", "kaldi-fbank")

@@ -11,7 +11,7 @@ bootstrap over the recordings, and the time relative to all frames. The runs of 
 interleaved.
 
 The share to use is the smallest whose errors are not significantly more than those with all frames,
-and at most 0.1 points more. `whisperbatch/models/kept_frames.py` lists the shares of known models.
+and at most 0.1 points more. `whisperbatch/models/config.py` lists the shares of known models.
 """
 
 import argparse

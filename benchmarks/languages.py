@@ -33,7 +33,7 @@ from benchmarks import recordings, scoring, speech
 from benchmarks.recordings import SAMPLING_RATE, Recording, Samples, Utterance
 from benchmarks.scoring import Score
 from whisperbatch.models.registry import find_model
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 
 OPENING = 70  # seconds of music or of another language
 ROUNDS = 3  # repetitions of each timing

@@ -41,8 +41,8 @@ import numpy.typing as npt
 import whisperbatch as wb
 from benchmarks import conversions, ggml
 from benchmarks.faster_whisper_files import let_faster_whisper_open_files
-from whisperbatch.engines.keywords import Device, LoadKeywords
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
+from whisperbatch.engines.settings import Device, LoadKeywords
 from whisperbatch.models.registry import find_model
 
 CPU: Final = "cpu"

@@ -21,7 +21,7 @@ from benchmarks.arguments import add_recordings
 from benchmarks.lost_speech.bootstrap import compare
 from benchmarks.recordings import Recording
 from benchmarks.speech import LANGUAGES
-from whisperbatch.sections import stage
+from whisperbatch.sections import division
 from whisperbatch.types import SECTION
 
 KINDS: Final = ("dense", "pauses", "noise_under", "telephone")
@@ -31,7 +31,7 @@ RECORDINGS: Final = [f"{kind}:{language}:900:21" for kind, language in product(K
 @contextmanager
 def one_section(samples: int) -> Iterator[None]:
     """Make recordings of at most `samples` samples one section until the end of a `with` block."""
-    with mock.patch.object(stage, "SECTION", max(samples, SECTION)):
+    with mock.patch.object(division, "SECTION", max(samples, SECTION)):
         yield
 
 

@@ -35,7 +35,7 @@ from typing import Any
 from benchmarks import corpora, plots, recordings, rivals, scoring, timing
 from benchmarks.arguments import add_recordings
 from benchmarks.recordings import SAMPLING_RATE
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 
 PACKAGES = (
     *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "onnxruntime"),

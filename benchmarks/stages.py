@@ -29,12 +29,11 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
+from whisperbatch.engines.alignment import DecodingTrace
 from whisperbatch.engines.onnx.decoder import Decoder
 from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessions
-from whisperbatch.engines.onnx.encoder import Encoder
-from whisperbatch.engines.onnx.frame_merging import group_count
-from whisperbatch.engines.search.alignment import DecodingTrace
-from whisperbatch.features.noise import share_to_keep
+from whisperbatch.engines.onnx.encoder import Encoder, group_count
+from whisperbatch.features.measures import share_to_keep
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.runtimes.openvino_package import import_openvino
 from whisperbatch.vad.silero import SileroVad

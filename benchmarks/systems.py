@@ -28,7 +28,7 @@ import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from benchmarks.scoring import TimedWord, spread
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 from whisperbatch.models.registry import find_model
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve

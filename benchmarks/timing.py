@@ -19,7 +19,7 @@ from typing import TypedDict
 import numpy as np
 
 from benchmarks import recordings, rivals
-from whisperbatch.engines.keywords import Device
+from whisperbatch.engines.settings import Device
 
 
 class Task(TypedDict):

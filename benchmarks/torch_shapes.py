@@ -21,9 +21,9 @@ import torch
 from typing_extensions import Self
 
 from whisperbatch.engines.settings import GROUP_SIZE, GroupSize
+from whisperbatch.engines.torch.decoding import DecodingSteps, TopTokens
 from whisperbatch.engines.torch.engine import COMPUTE_TYPES
 from whisperbatch.engines.torch.network import Network, build_network
-from whisperbatch.engines.torch.steps import DecodingSteps, TopTokens
 
 FRAMES = 3000  # feature frames of a row
 SECONDS = 30  # audio of a row

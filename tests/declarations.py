@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pydantic import ByteSize
 
-from whisperbatch.loading import load
+from whisperbatch.api import load
 from whisperbatch.options import Options, documented_fields, documented_sections
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.writers import SubtitleOptions, TableOptions

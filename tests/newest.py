@@ -10,7 +10,7 @@ this Python: nothing is capped, and no list of versions is kept. (The newest ver
 audio, and `whisperbatch doctor`, which transcribes a recording with real weights on each engine.
 
 The exit status is 1 if a step fails, or if there is no interpreter. Versions that were skipped are
-named, and so are packages that are newer than whisperbatch/dependencies/tested.py says.
+named, and so are packages that are newer than whisperbatch/dependencies.py says.
 """
 
 import json
@@ -77,7 +77,7 @@ def check_newest(interpreter: Path, version: str) -> str:
 
 
 def report_versions(installed: Iterable[tuple[str, str]]) -> None:
-    """Print the versions that are newer than those in whisperbatch/dependencies/tested.py.
+    """Print the versions that are newer than those in whisperbatch/dependencies.py.
 
     Args:
         installed: names and versions of packages.
@@ -85,7 +85,7 @@ def report_versions(installed: Iterable[tuple[str, str]]) -> None:
     for name, number in installed:
         tested = NEWEST.get(name.lower().replace("_", "-"))
         if tested and Version(number) > Version(tested):
-            print(f"{name} {number} passed: write it into whisperbatch/dependencies/tested.py")  # noqa: T201 - a program
+            print(f"{name} {number} passed: write it into whisperbatch/dependencies.py")  # noqa: T201 - a program
 
 
 def _installed(python: Path) -> list[tuple[str, str]]:

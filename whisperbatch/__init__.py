@@ -3,14 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from whisperbatch import telemetry
-
 if TYPE_CHECKING:
     from whisperbatch import jobs
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
         diarize,
+        load,
         stream,
         transcribe,
         transcribe_many,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
         WhisperBatchError,
         WriteError,
     )
-    from whisperbatch.loading import load
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
     from whisperbatch.streams import SegmentStream
@@ -99,45 +97,29 @@ __all__ = [
     "write",
 ]
 
-telemetry.switch_off()  # before onnxruntime and others are imported
+# before onnxruntime and others are imported
+import_module("whisperbatch.runtimes.telemetry").switch_off()
 
 _MODULES = {
-    "api": (
-        *("chunk_audio", "detect_language", "diarize", "stream", "transcribe"),
-        "transcribe_many",
-    ),
-    "audio": ("AudioReader", "open_audio"),
-    "engines.settings": (
-        "CTranslate2Settings",
-        "OnnxRuntimeSettings",
-        "OpenVinoSettings",
-        "TorchSettings",
-    ),
+    "api": "chunk_audio detect_language diarize load stream transcribe transcribe_many",
+    "audio": "AudioReader open_audio",
+    "engines.settings": "CTranslate2Settings OnnxRuntimeSettings OpenVinoSettings TorchSettings",
     "errors": (
-        *("AudioError", "ClosedError", "EngineError", "InternalError", "MissingExtraError"),
-        *("ModelError", "OptionError", "WhisperBatchError", "WriteError"),
+        "AudioError ClosedError EngineError InternalError MissingExtraError ModelError OptionError "
+        "WhisperBatchError WriteError"
     ),
-    "loading": ("load",),
-    "models.registry": ("available_models",),
-    "options": ("Options",),
-    "streams": ("SegmentStream",),
-    "submissions": ("Submission",),
-    "transcriber": ("Transcriber",),
+    "models.registry": "available_models",
+    "options": "Options",
+    "streams": "SegmentStream",
+    "submissions": "Submission",
+    "transcriber": "Transcriber",
     "types": (
-        *(
-            "Audio",
-            "Chunk",
-            "Diarization",
-            "LanguageDetection",
-            "LanguageWindow",
-            "Notice",
-            "Omission",
-        ),
-        *("Segment", "Transcript", "Turn", "Word"),
+        "Audio Chunk Diarization LanguageDetection LanguageWindow Notice Omission Segment "
+        "Transcript Turn Word"
     ),
-    "writers": ("SubtitleOptions", "TableOptions", "write"),
+    "writers": "SubtitleOptions TableOptions write",
 }
-"""The module of each public name."""
+"""The module of the public names."""
 
 
 def __getattr__(name: str) -> object:
@@ -148,7 +130,7 @@ def __getattr__(name: str) -> object:
     if name == "jobs":
         return import_module("whisperbatch.jobs")
     for module, names in _MODULES.items():
-        if name in names:
+        if name in names.split():
             value: object = getattr(import_module(f"whisperbatch.{module}"), name)
             globals()[name] = value
             return value

@@ -43,24 +43,9 @@ _WITH_SIGNATURE: Final = frozenset(
     {
         *("expires", "expiry", "exp", "policy", "date", "valid_until", "security-token"),
         # Azure's shared access signatures
-        *(
-            "sv",
-            "ss",
-            "srt",
-            "sr",
-            "sp",
-            "st",
-            "se",
-            "spr",
-            "sip",
-            "si",
-            "sks",
-            "skv",
-            "skt",
-            "ske",
-        ),
-        *("skoid", "sktid", "saoid", "suoid", "scid", "sdd", "ses", "rscc", "rscd", "rsce", "rscl"),
-        "rsct",
+        *("sv", "ss", "srt", "sr", "sp", "st", "se", "spr", "sip", "si", "sks", "skv"),
+        *("skt", "ske", "skoid", "sktid", "saoid", "suoid", "scid"),
+        *("sdd", "ses", "rscc", "rscd", "rsce", "rscl", "rsct"),
     }
 )
 """Names that belong to a signature, if the URL has one."""
@@ -224,12 +209,9 @@ def _nested(part: str) -> str:
 
 
 def _encode(url: str) -> str:
-    """Return a URL as the value of a parameter."""
-    return "".join(
-        {"&": "%26", "?": "%3F", "#": "%23", ";": "%3B", " ": "%20"}.get(c, c) for c in url
-    )
+    encoded = {"&": "%26", "?": "%3F", "#": "%23", ";": "%3B", " ": "%20"}
+    return "".join(encoded.get(c, c) for c in url)
 
 
 def _name(part: str) -> str:
-    """Return the name of a parameter in lower case, decoded."""
     return unquote_plus(unquote_plus(part.partition("=")[0])).lower().strip()

@@ -200,7 +200,6 @@ class _Work:
             self._stop()
 
     def _after_fork(self) -> None:
-        """See `threads.Inheritable`."""
         self._is_inherited = True
 
     def _stop_apart(self) -> None:

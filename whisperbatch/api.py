@@ -1,22 +1,30 @@
-"""The functions that need no Transcriber: each loads a model, works and frees it in one call."""
+"""`load`, and the functions that need no Transcriber: each loads a model, works and frees it."""
 
+import inspect
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields
 from os import PathLike
-from typing import Literal, cast, overload
+from typing import Final, Literal, cast, overload
 
 from typing_extensions import Unpack
 
-from whisperbatch.apart import Apart, on_stop, runs_apart
+from whisperbatch.apart import Apart, call_apart, on_stop, runs_apart
 from whisperbatch.audio.reader import AudioReader, open_audio
 from whisperbatch.boundary import boundary
 from whisperbatch.diarization.stage import diarization_of, prepare
-from whisperbatch.engines.keywords import LoadKeywords, settings_of
+from whisperbatch.engines.settings import (
+    Device,
+    EngineKeywords,
+    EngineName,
+    EngineSettings,
+    LoadKeywords,
+    setting_parameters,
+    settings_of,
+)
 from whisperbatch.errors import OptionError, WhisperBatchError
-from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS, load
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
+    OPTION_NAMES,
     OPTION_PARAMETERS,
     Channel,
     DetectionKeywords,
@@ -32,11 +40,64 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.runs import check_many
+from whisperbatch.pipeline import check_many
 from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, closing_after, collect
 from whisperbatch.text.messages import one_line
+from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
+
+DEFAULT_MODEL: Final = "base"
+
+
+@with_parameters(*setting_parameters().values(), texts=EngineKeywords)
+def load(
+    model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    device: Device = "auto",
+    engine: EngineName | EngineSettings = "auto",
+    **settings: Unpack[EngineKeywords],
+) -> Transcriber:
+    """Load a model once, to transcribe many recordings.
+
+    Args:
+        model: a name (for example "base"), a directory of CTranslate2 weights, or a Hugging Face
+            repository. "torch" also loads transformers' weights (*.safetensors) from a directory or
+            repository.
+        device: "auto" uses CUDA if there is a GPU that works, otherwise the CPU. "openvino" and
+            "onnxruntime" always run on the CPU.
+        engine: the library that runs the model: "onnxruntime" is the fastest on a CPU with AVX2,
+            "openvino" (extra `openvino`) is the same engine with an encoder that OpenVINO always
+            computes, "ctranslate2" runs on CPU and CUDA, and "torch" (extra `torch`) is PyTorch.
+            "auto" is onnxruntime on a CPU with AVX2, openvino on another CPU if it is installed,
+            and otherwise ctranslate2. In Python, `engine` is a name or a settings object
+            (`CTranslate2Settings`, `OnnxRuntimeSettings`, `OpenVinoSettings`, `TorchSettings`).
+        **settings: these keywords, if `engine` is a name:
+
+    Returns:
+        The loaded model. `Transcriber.close`, or the end of a `with` block, frees the weights.
+
+    Raises:
+        OptionError: a device or setting is not available on this machine, or a setting is wrong or
+            has no effect with this engine.
+        MissingExtraError: the package of the engine is not installed.
+        ModelError: the weights are missing or damaged.
+    """
+
+    def loaded() -> Transcriber:
+        from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
+
+        return Transcriber(load_engine(model, device=device, engine=engine, **settings))
+
+    return call_apart(loaded, patience=None)
+
+
+LOAD_PARAMETERS: Final = {
+    name: parameter
+    for name, parameter in inspect.signature(load).parameters.items()
+    if name != "model"
+}
+"""The keywords of `load`: the parameters that the functions of `api` also have."""
 
 
 class DetectKeywords(DetectionKeywords, LoadKeywords, total=False):
@@ -227,12 +288,9 @@ def detect_language(
     load_keywords, option_keywords = _split(cast("Keywords", keywords))
     settings_of(load_keywords)
     options = cast("DetectionKeywords", option_keywords)
-    with ExitStack() as stack:
-        reader = open_audio(source, for_detection(**options))
-        on_stop(reader.close)
-        if reader is not source:
-            stack.enter_context(reader)
-        asr = stack.enter_context(load(model, **load_keywords))
+    reader = open_audio(source, for_detection(**options))
+    on_stop(reader.close)
+    with nullcontext() if reader is source else reader, load(model, **load_keywords) as asr:
         return asr.detect_language(reader, read_through=read_through, **options)
 
 
@@ -340,7 +398,7 @@ def _split(keywords: Keywords) -> tuple[LoadKeywords, OptionKeywords]:
     Raises:
         OptionError: a keyword is neither.
     """
-    names = LOAD_PARAMETERS.keys() | {field.name for field in fields(Options)}
+    names = {*LOAD_PARAMETERS, *OPTION_NAMES}
     for name in keywords:
         if name not in names:
             hint = hint_for(name, names) or "help(whisperbatch.transcribe) lists all options"

@@ -8,10 +8,8 @@ from typing_extensions import Self
 
 from whisperbatch.apart import call_apart
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.pipeline import Result
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End
-from whisperbatch.runs import PipelineRun
+from whisperbatch.pipeline import PipelineRun, Result
+from whisperbatch.recording import End, RecordingState
 from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, to_seconds
 
 T = TypeVar("T")

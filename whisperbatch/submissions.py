@@ -26,7 +26,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Any, Final
 
 from typing_extensions import Self
@@ -34,8 +33,8 @@ from typing_extensions import Self
 from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
-from whisperbatch.machine import available_cpus
-from whisperbatch.runs import PipelineRun
+from whisperbatch.pipeline import PipelineRun
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.threads import in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import Segment, Transcript
@@ -170,23 +169,13 @@ class Submission:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cancel()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.cancel()
 
     async def _await_result(self) -> Transcript:

@@ -296,7 +296,6 @@ class Lock:
         reset_after_fork(self)
 
     def _after_fork(self) -> None:
-        """See `Inheritable`."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:

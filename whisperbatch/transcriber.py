@@ -3,8 +3,7 @@
 import functools
 import sys
 from collections.abc import Generator, Hashable, Iterable
-from contextlib import ExitStack
-from types import TracebackType
+from contextlib import nullcontext
 from typing import Literal, overload
 
 from typing_extensions import Self, Unpack
@@ -25,9 +24,8 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import detect_language
+from whisperbatch.pipeline import PipelineRun, check_many, detect_language
 from whisperbatch.protocols import Engine, EngineTraits
-from whisperbatch.runs import PipelineRun, check_many
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
 from whisperbatch.submissions import Places, Submission, Submissions, Submitted
@@ -340,14 +338,11 @@ class Transcriber:
         """
         checks.boolean("read_through", plain(read_through))
         options = for_detection(**keywords)
-        with ExitStack() as stack:
-            reader = open_audio(source, options)
-            on_stop(reader.close)
-            if reader is not source:
-                stack.enter_context(reader)
+        reader = open_audio(source, options)
+        on_stop(reader.close)
+        with nullcontext() if reader is source else reader, boundary(reader.name):
             self._check_open()
-            with boundary(reader.name):
-                return detect_language(self._scheduler, reader, options, read_through=read_through)
+            return detect_language(self._scheduler, reader, options, read_through=read_through)
 
     @runs_apart
     def close(self) -> None:
@@ -362,12 +357,7 @@ class Transcriber:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @runs_apart

@@ -25,14 +25,13 @@ from benchmarks.lost_speech.results import digest
 from benchmarks.recordings import Recording, Utterance, assemble
 from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.decoding.engine_options import options_for
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.decoding.words import move_into_speech
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import score_rows
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation.timed_text import AlignedWord, join_words

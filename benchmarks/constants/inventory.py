@@ -25,7 +25,7 @@ FOLDERS: Final = (
     *("segmentation", "vad"),
 )
 NETWORKS: Final = LIBRARY / "diarization" / "networks"  # its constants are the formats of networks
-FILES: Final = ("features/levels.py", "rows.py")
+FILES: Final = ("features/levels.py", "recording.py")
 OPTION: Final = "options."  # the key of an option begins with it
 OPTIONS: Final = Options(beam_size=1)
 
@@ -47,8 +47,8 @@ UNCHECKED: Final = {
     "decoding.hallucinations.MIN_RUN": "cost: no text is removed before a second decoding",
     "decoding.prompts.DECODER_TOKENS": "format of Whisper",
     "decoding.prompts.START_TOKENS": "format of Whisper",
-    "decoding.tokenizer.TIMESTAMP_STEP": "format of Whisper",
-    "decoding.tokenizer.TIMESTAMP_TOKENS": "format of Whisper",
+    "decoding.prompts.TIMESTAMP_STEP": "format of Whisper",
+    "decoding.prompts.TIMESTAMP_TOKENS": "format of Whisper",
     "decoding.row_decoder.LOOP_RATIO": "property of every loop, by a test",
     "decoding.retries.REQUEST_WORK": "cost",
     "decoding.retries.WORK_PER_CHUNK": "cost",
@@ -57,25 +57,25 @@ UNCHECKED: Final = {
     "features.levels.FRAME": "resolution",
     "features.levels.MIN_POWER": "floor of a logarithm",
     "language.code_switching.WAITING_ROWS": "latency",
-    "language.windows.FRAME_MULTIPLE": "cost",
+    "language.detection.FRAME_MULTIPLE": "cost",
     "second_opinion.checks.SPECTRUM_FRAME": "resolution",
     "second_opinion.checks.SPECTRUM_HOP": "resolution",
     "second_opinion.checks.BAND": "band of a telephone",
     "second_opinion.stage.MAX_HELD": "latency",
     "second_opinion.stage.ENCODER_PADDING": "cost",
-    "sections.boundaries.FULL_PAUSE": "as chunking.merge.LONG_PAUSE",
-    "vad.framing.FRAME": "format of Silero",
-    "vad.framing.BLOCK": "cost and latency",
+    "sections.division.FULL_PAUSE": "as chunking.merge.LONG_PAUSE",
+    "vad.levels.FRAME": "format of Silero",
+    "vad.levels.BLOCK": "cost and latency",
     "vad.levels.MIN_POWER": "floor of a logarithm",
     "vad.levels.CONTEXT_BLOCKS": "contains LEVEL_FRAMES and SMOOTHING_FRAMES",
     "vad.silero.PROBED": "any number above 1",
     "vad.silero.PLAIN_AXES": "shape of weights",
     "vad.silero.CONTEXT": "format of Silero",
     "vad.silero.CELLS": "format of Silero",
-    "rows.WINDOW_STEP": "cost",
+    "recording.WINDOW_STEP": "cost",
     **speakers.UNCHECKED,
     "second_opinion.regions.MIN_POWER": "as second_opinion.regions.MIN_LEVEL",
-    "sections.chunks.MIN_LEVEL": "no text depends on it, only notices",
+    "sections.division.MIN_LEVEL": "no text depends on it, only notices",
     "vad.steady_sound.BLOCKS_BEFORE": "cost",
     "vad.steady_sound.BLOCKS_AFTER": "cost",
     "vad.steady_sound.LONG_FRAME": "resolution",

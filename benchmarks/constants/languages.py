@@ -16,7 +16,7 @@ from benchmarks.constants.figures import Check, Figures
 from benchmarks.constants.first_pass import FirstPass
 from benchmarks.constants.inventory import OPTIONS, Number, setting
 from whisperbatch.language.code_switching import best_sequence
-from whisperbatch.language.decisions import decision_for
+from whisperbatch.language.detection import decision_for
 from whisperbatch.recording import RecordingState
 from whisperbatch.types import LanguageScores
 
@@ -29,10 +29,10 @@ CHECKS: Final = (
     Check("language.code_switching.CHANGE_PENALTY", "sequence", (0.75, 3.0)),
     Check("language.code_switching.FULL_SPEECH", "sequence", (2.0, 8.0)),
     Check("language.code_switching.MIN_PROBABILITY", "sequence", (1e-4, 1e-2)),
-    Check("language.decisions.VOTERS", "decision", (2, 8)),
-    Check("language.decisions.FIRST_REVISION", "decision", (4, 16)),
-    Check("language.decisions.LAST_REVISION", "decision", (32, 128)),
-    Check("language.decisions.NEAR_TIE", "decision", (0.6, 1.0)),
+    Check("language.detection.VOTERS", "decision", (2, 8)),
+    Check("language.detection.FIRST_REVISION", "decision", (4, 16)),
+    Check("language.detection.LAST_REVISION", "decision", (32, 128)),
+    Check("language.detection.NEAR_TIE", "decision", (0.6, 1.0)),
 )
 
 

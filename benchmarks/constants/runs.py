@@ -46,7 +46,7 @@ CHECKS: Final = (
     Check("features.levels.LOUD", "run", (75, 95)),
     Check("features.levels.MARGIN", "run", (0.0, 6.0)),
     Check("features.levels.MAX_GAIN", "run", (20.0, 40.0)),
-    Check("rows.MIN_PADDING", "run", (250, 1000)),
+    Check("recording.MIN_PADDING", "run", (250, 1000)),
     Check("second_opinion.stage.SURROUNDINGS", "run", (to_samples(1.5), to_samples(6.0))),
     Check("second_opinion.stage.SURROUNDINGS_SHIFT", "run", (0.9, 3.5)),
     Check("second_opinion.stage.MIN_SOUND", "run", (to_samples(0.05), to_samples(0.2))),
@@ -78,12 +78,12 @@ CHECKS: Final = (
     Check("decoding.spoken_language.DOUBTFUL", "switching", (-0.5, -0.2)),
     Check("language.code_switching.SURE_PROBABILITY", "switching", (0.6, 0.95)),
     Check("language.code_switching.MAX_WINDOW", "switching", (to_samples(2.5), to_samples(10.0))),
-    Check("language.windows.MIN_SPEECH", "detect", (0.5, 2.0)),
-    Check("language.windows.MIN_SPEECH_FRACTION", "detect", (0.05, 0.2)),
-    Check("language.windows.MIN_POWER", "detect", (1e-8, 1e-6)),
-    Check("language.windows.CANDIDATES_PER_WINDOW", "detect", (2, 8)),
-    Check("language.windows.PADDING", "detect", (150, 600)),
-    Check("language.decisions.MIN_WINDOWS", "detect", (1, 6)),
+    Check("language.detection.MIN_SPEECH", "detect", (0.5, 2.0)),
+    Check("language.detection.MIN_SPEECH_FRACTION", "detect", (0.05, 0.2)),
+    Check("language.detection.MIN_POWER", "detect", (1e-8, 1e-6)),
+    Check("language.detection.CANDIDATES_PER_WINDOW", "detect", (2, 8)),
+    Check("language.detection.PADDING", "detect", (150, 600)),
+    Check("language.detection.MIN_WINDOWS", "detect", (1, 6)),
 )
 
 

@@ -24,8 +24,7 @@ from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames, to_samples
 from whisperbatch.vad import levels
-from whisperbatch.vad.framing import BLOCK
-from whisperbatch.vad.levels import CalibratedVad
+from whisperbatch.vad.levels import BLOCK, CalibratedVad
 from whisperbatch.vad.silero import SileroVad
 
 CLEARANCE: Final = 0.5  # seconds

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from benchmarks.diarization import workers
 from benchmarks.diarization.conversations import Conversation, Turn
-from whisperbatch.telemetry import VARIABLES
+from whisperbatch.runtimes.telemetry import VARIABLES
 
 ROOT: Final = Path(__file__).parents[2]
 WORKER: Final = Path(__file__).with_name("workers.py")

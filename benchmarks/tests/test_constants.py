@@ -23,8 +23,9 @@ from benchmarks.constants.inventory import (
 )
 from benchmarks.lost_speech import nonspeech
 from benchmarks.recordings import Recording, Utterance
+from whisperbatch import pipeline
 from whisperbatch.decoding import audit
-from whisperbatch.language import decisions, stage
+from whisperbatch.language import detection
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.types import LanguageScores, SpeechSpan, to_samples
@@ -63,11 +64,13 @@ def test_a_constant_has_its_comment_and_source() -> None:
 
 
 def test_a_value_is_changed_wherever_it_is_imported() -> None:
-    with setting("language.decisions.VOTERS", 9) as options:
-        assert decisions.VOTERS == vars(stage)["VOTERS"] == 9
+    with setting("language.detection.VOTERS", 9) as options:
+        assert detection.VOTERS == vars(pipeline)["VOTERS"] == 9
         assert options == OPTIONS
     assert (
-        decisions.VOTERS == vars(stage)["VOTERS"] == constants()["language.decisions.VOTERS"].value
+        detection.VOTERS
+        == vars(pipeline)["VOTERS"]
+        == constants()["language.detection.VOTERS"].value
     )
     with setting("options.coverage_threshold", 3.0) as options:
         assert options == replace(OPTIONS, coverage_threshold=3.0)
@@ -181,7 +184,7 @@ def test_languages_of_rows_and_recordings() -> None:
     passes = [scored("en", 4, "prompts:en:60:0"), scored("fr", 4, "prompts:it:60:0")]
     sequence = Check("language.code_switching.CHANGE_PENALTY", "sequence", (0.7, 3.0))
     assert languages.measure(sequence, passes, None) == Figures(4, 8, 4, 8)
-    decision = Check("language.decisions.VOTERS", "decision", (2, 8))
+    decision = Check("language.detection.VOTERS", "decision", (2, 8))
     assert languages.measure(decision, passes, None) == Figures(1, 2, 4, 8)
     # a high penalty allows no change, so the rows of one language get the other
     right = [passes[0], scored("it", 4, "prompts:it:60:0")]
@@ -254,7 +257,7 @@ def test_command_lists_the_constants(capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(constants())
     assert "* decoding.retries.MIN_GAIN = 0.25" in "\n".join(lines)
-    assert "  vad.framing.FRAME = 512" in "\n".join(lines)
+    assert "  vad.levels.FRAME = 512" in "\n".join(lines)
 
 
 def test_command_names_a_missing_directory(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 import pytest
 from tokenizers import Tokenizer
 
-from whisperbatch.models.model_bin_writer import write_model_bin
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.model_bin import write_model_bin
 from whisperbatch.models.registry import find_model
 from whisperbatch.models.tokenizer import TIMESTAMPS, add_cantonese
 from whisperbatch.text.languages import LANGUAGES

@@ -17,8 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.contract.exact import load_exact
-from tests.contract.requests import requests_for
+from tests.contract.engines import load_exact, requests_for
 from whisperbatch import Options
 from whisperbatch.features import feature_extractor
 from whisperbatch.models.model_bin import read_headers

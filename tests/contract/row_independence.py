@@ -21,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import recordings
-from tests.contract.encoded import output_of
+from tests.contract.engines import output_of
 from tests.contract.model_directories import random_model
 from whisperbatch import Options, Transcriber, Transcript
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, DecodeRequest, Encoded, Engine
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.exact import load_exact
+from tests.contract.engines import load_exact, requests_for
 from tests.contract.mutated_models import decode, encode_silence
-from tests.contract.requests import requests_for
 from tests.contract.tiny_model import (
     SIZES,
     TOKEN_IDS,
@@ -27,7 +26,7 @@ from tests.contract.tiny_model import (
 )
 from whisperbatch import ModelError, Options
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.models.model_bin_writer import TIED_PROJECTION, write_model_bin
+from whisperbatch.models.model_bin import TIED_PROJECTION, write_model_bin
 
 ROOT = Path(__file__).parents[2]
 TORCH = pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.slow])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.contract.requests import requests_for
+from tests.contract.engines import requests_for
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import Options

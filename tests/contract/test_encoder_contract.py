@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.contract.encoded import output_of
+from tests.contract.engines import output_of
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.features import feature_extractor
 from whisperbatch.protocols import Engine

@@ -12,12 +12,11 @@ import pytest
 from benchmarks import recordings
 from tests.contract.engines import ENGINES, MARKS, TORCH
 from whisperbatch import ClosedError, EngineError
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 GREEDY = SearchOptions(beam_size=1)

@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.contract.exact import load_exact
+from tests.contract.engines import load_exact, requests_for, whisper_tokenizer
 from tests.contract.model_directories import MODEL_DIRECTORIES, write_model_directory
-from tests.contract.requests import requests_for, whisper_tokenizer
 from whisperbatch import EngineError, OptionError, Options
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.features import feature_extractor
@@ -80,6 +79,8 @@ def test_an_engine_decodes_and_aligns(directory: Path, name: str) -> None:
     if engine.is_multilingual:
         for scores in engine.detect_language(encoded):
             assert sum(scores.values()) == pytest.approx(1, abs=1e-4)
+            has_cantonese = engine.tokenizer.token_to_id("<|yue|>") is not None
+            assert ("yue" in scores) == has_cantonese
     else:
         with pytest.raises(EngineError, match="English-only"):
             engine.detect_language(encoded)

@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks import recordings
-from tests.contract.encoded import output_of
-from tests.contract.requests import requests_for
+from tests.contract.engines import output_of, requests_for
 from whisperbatch import Options
-from whisperbatch.engines.ctranslate2.conversion import EncoderOutput
+from whisperbatch.engines.ctranslate2.engine import EncodedView
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine
 from whisperbatch.features import feature_extractor
@@ -83,7 +82,7 @@ def test_the_fallback_decodes_from_the_encoder_output(
     encoded = engine.encode(features)
     decoded = engine.decode(encoded, requests, options.search)
     expected = engine.fallback.decode(
-        EncoderOutput.from_array(output_of(encoded)), requests, options.search
+        EncodedView.from_array(output_of(encoded)), requests, options.search
     )
     assert [row.hypothesis for row in decoded] == [row.hypothesis for row in expected]
     assert all(len(row.hypothesis.tokens) > 3 for row in decoded)
@@ -97,9 +96,9 @@ def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
     loads: list[str] = []
     load = new_engine.fallback._weights._load
 
-    def counted(settings: dict[str, Any]) -> Any:
+    def counted() -> Any:
         loads.append("load")
-        return load(settings)
+        return load()
 
     monkeypatch.setattr(new_engine.fallback._weights, "_load", counted)
     encoded = new_engine.encode(features)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks import recordings
-from tests.contract.requests import requests_for
+from tests.contract.engines import requests_for
 from tests.contract.tiny_model import tiny_model
 from whisperbatch import Options
 from whisperbatch.engines.loading import load_engine
-from whisperbatch.engines.onnx.encoder import EncoderOutput
-from whisperbatch.engines.onnx.frame_merging import log_sizes
+from whisperbatch.engines.onnx.encoder import EncoderOutput, log_sizes
 from whisperbatch.engines.onnx.openvino_graphs import EncoderGraphs
 from whisperbatch.features import feature_extractor
 from whisperbatch.models import find_model

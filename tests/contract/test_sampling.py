@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.options import SearchOptions

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.engines.loading import load_engine
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest, Engine, Sampling

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from tests.unit.small_tokenizers import small_tokenizer
-from whisperbatch.models.model_bin_writer import write_model_bin
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.model_bin import write_model_bin
 from whisperbatch.models.tokenizer import TIMESTAMPS
 
 TOKENIZER: Final = small_tokenizer(multilingual=True)

@@ -10,7 +10,7 @@ from typing import Final
 import whisperbatch as wb
 from tests.contract.model_directories import random_model
 from tests.fuzz.inputs.containers import speech
-from whisperbatch.models.random_model import RandomModel
+from whisperbatch.models.architecture import RandomModel
 
 ENGINES: Final = ("ctranslate2", "openvino", "onnxruntime", "torch")
 WEIGHTS: Final = (30, 30, 30, 10)  # torch takes five times as long with models of this size

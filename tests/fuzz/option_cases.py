@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 import whisperbatch as wb
-from tests.fuzz import models, writer_cases
+from tests.fuzz import models
 from tests.fuzz.cases import Case, Environment, Failure, Result, check
 from tests.fuzz.inputs import containers
 from tests.fuzz.inputs import option_values as values
@@ -26,9 +26,7 @@ Call = Callable[[wb.Transcriber, Any, dict[str, Any]], Result]
 def run(case: Case, env: Environment) -> Result:
     """Call a function with random options and settings."""
     random = case.random()
-    action = random.choices(("call", "load", "write"), (70, 12, 18))[0]
-    if action == "write":
-        return writer_cases.run(random, env)
+    action = random.choices(("call", "load"), (85, 15))[0]
     model, engine = models.choose_model(random), models.choose_engine(random, env.engine)
     sound = containers.speech(random, random.uniform(0.5, 3))
     keywords = _cheap(random)

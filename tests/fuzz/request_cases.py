@@ -14,8 +14,7 @@ from typing import Final
 import psutil
 
 from tests.fuzz.cases import Case, Record
-from tests.fuzz.inputs.http_requests import Request, request_of
-from tests.fuzz.inputs.uploads import speech
+from tests.fuzz.inputs.http_requests import Request, request_of, speech
 from tests.model import forms
 from tests.model.server import RunningServer, running, wait_until
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 import whisperbatch as wb
 from tests.fuzz.cases import Case, Environment, Result
-from tests.fuzz.runs.checks import check_run, run_of
-from tests.fuzz.runs.material import Material
+from tests.fuzz.runs import Material, check_run, run_of
 from tests.unit.fakes import LOUD, LOUD_PEAK, Call, FakeEngine, noise
 
 LENGTHS = (0.2, 2.0, 5.0, 31.0, 65.0, 100.0)  # seconds

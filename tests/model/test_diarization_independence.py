@@ -68,26 +68,10 @@ def test_turns_do_not_depend_on_the_blocks(
 
 
 def test_speakers_do_not_depend_on_the_blocks_of_the_reader(
-    tiny: wb.Transcriber,
-    talk: Samples,
-    expected: wb.Transcript,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny: wb.Transcriber, talk: Samples, expected: wb.Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("whisperbatch.audio.sources.BLOCK", 4_000)
     assert tiny.transcribe(talk, batch_size=1, **GREEDY) == expected
-
-
-def test_speakers_do_not_depend_on_the_batch_size(
-    tiny: wb.Transcriber, talk: Samples, expected: wb.Transcript
-) -> None:
-    assert tiny.transcribe(talk, batch_size=8, **GREEDY) == expected
-
-
-def test_speakers_do_not_depend_on_the_workers(
-    tiny_model: str, talk: Samples, expected: wb.Transcript
-) -> None:
-    with wb.load(tiny_model, inter_threads=2, intra_threads=1, device="cpu") as asr:
-        assert asr.transcribe(talk, batch_size=2, **GREEDY) == expected
 
 
 def test_speakers_do_not_depend_on_other_recordings(

@@ -1,4 +1,4 @@
-"""Every Python block in the README and docs runs, on real weights and speech."""
+"""The Python blocks of the documentation and the example programs run."""
 
 import os
 import re
@@ -57,9 +57,7 @@ def marks(name: str, block: str) -> list[pytest.MarkDecorator]:
 
 BLOCKS = [
     pytest.param(
-        block,
-        id=f"{page.relative_to(ROOT)}-{number}",
-        marks=marks(f"{page.name}-{number}", block),
+        block, id=f"{page.relative_to(ROOT)}-{number}", marks=marks(f"{page.name}-{number}", block)
     )
     for page in PAGES
     for number, block in enumerate(
@@ -114,10 +112,7 @@ def run_with_ray(block: str) -> None:
 @pytest.mark.usefixtures("kept_models")
 @pytest.mark.parametrize("block", BLOCKS)
 def test_block_runs(
-    block: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    block: str, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if ADDRESS in block:
         block = block.replace(ADDRESS, request.getfixturevalue("address"))
@@ -150,3 +145,39 @@ def test_curl_command_prints_the_text(command: str, folder: Path, address: str) 
     )
     assert result.returncode == 0, result.stdout
     assert b'"text":"' in result.stdout
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_demo_transcribes_nine_languages_and_scores_them() -> None:
+    done = run()
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    segments = [line for line in lines if line.startswith("[")]
+    assert len(segments) >= 27
+    assert any("quick brown fox" in line.lower() for line in segments)
+    scores = {line.split()[0]: line for line in lines if line.endswith("%")}
+    assert set(scores) == {"en", "es", "fr", "hi", "it", "ja", "pl", "pt", "zh", "all"}
+
+
+def test_demo_transcribes_a_file(tmp_path: Path) -> None:
+    path = recordings.write(recordings.prompts("en", duration=20), tmp_path / "talk.mp3")
+    done = run(str(path))
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("[00:") for line in done.stdout.splitlines())
+    assert done.stdout.count("\n") >= 3
+
+
+@pytest.mark.parametrize("name", ["missing.mp3", pytest.param("empty.wav", marks=pytest.mark.slow)])
+def test_demo_prints_an_error_in_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.wav").write_bytes(b"")
+    done = run(str(tmp_path / name))
+    assert done.returncode == 1
+    notice, error = done.stderr.splitlines()
+    assert notice.startswith("Loading the model ")
+    assert error.startswith("demo: ")
+    assert name in error

@@ -163,10 +163,7 @@ def test_an_engine_that_hangs(site: Path, tiny_model: str) -> None:
     [
         ("ctranslate2", "raise ImportError('libctranslate2.so: cannot open')", "libctranslate2.so"),
         pytest.param(
-            "av",
-            "raise ImportError('DLL load failed')",
-            "DLL load failed",
-            marks=pytest.mark.slow,
+            "av", "raise ImportError('DLL load failed')", "DLL load failed", marks=pytest.mark.slow
         ),
         pytest.param("onnxruntime", "import os; os.abort()", "SIGABRT", marks=pytest.mark.slow),
         ("numpy", "raise ImportError('numpy.core.multiarray failed')", "multiarray"),

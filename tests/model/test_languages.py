@@ -1,29 +1,15 @@
 """Languages on real weights and real speech: detected over the whole, and where they change."""
 
-import io
-
 import numpy as np
 import pytest
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings, scoring
 from benchmarks.languages import block_errors, errors_alone, in_language, opened_by
-from whisperbatch.text.scripts import foreign_letters
+from tests.model.forms import Pipe
+from whisperbatch.text.languages import foreign_letters
 
 GREEDY = wb.Options(beam_size=1)
-
-
-class Pipe(io.RawIOBase):
-    """A file that can only be read on."""
-
-    def __init__(self, content: bytes) -> None:
-        self._file = io.BytesIO(content)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        return self._file.read(size)
 
 
 @pytest.mark.parametrize("opening", [pytest.param("music", marks=pytest.mark.slow), "fr"])
@@ -41,28 +27,6 @@ def test_the_whole_recording_decides(base: wb.Transcriber, opening: str) -> None
     # the last seconds of it are transcribed in the language of all of it
     ending = base.transcribe(samples, options=GREEDY, clip_timestamps=((345.0, None),))
     assert ending.language == "it"
-
-
-def test_silence_has_no_language(base: wb.Transcriber) -> None:
-    found = base.detect_language(np.zeros(16000 * 5, np.float32))
-    assert (found.language, found.probability, found.windows) == (None, 0.0, ())
-    assert found.reason == "the recording has no speech"
-
-
-def test_only_candidates_are_detected(base: wb.Transcriber) -> None:
-    spanish = recordings.prompts("es", duration=12).samples
-    assert base.detect_language(spanish).language == "es"
-    found = base.detect_language(spanish, languages=("fr", "ru"))
-    assert found.language in ("fr", "ru")
-    assert set(found.probabilities) == {"fr", "ru"}
-    assert sum(found.probabilities.values()) == pytest.approx(1.0)
-
-
-def test_an_english_only_model_says_why() -> None:
-    with wb.load("tiny.en") as asr:
-        found = asr.detect_language(recordings.prompts("fr", duration=5).samples)
-    assert found.language == "en"
-    assert "English-only" in found.reason
 
 
 def test_a_pipe_is_read_through_and_gives_the_same_language(
@@ -118,23 +82,17 @@ def test_blocks_are_in_their_language(
 
 
 @pytest.mark.slow
-def test_a_change_of_language_costs_few_words(
-    base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
-) -> None:
+def test_a_change_of_language_costs_few_words(base: wb.Transcriber) -> None:
+    """Single recordings of 4 minutes differ by up to 3 % in both directions."""
     total = apart = scoring.Score(0, 0, 0, 0)
-    for block in switching.blocks():
-        total += block_errors(hybrid, block)
-        apart += errors_alone(base, switching, block)
-    assert total.words > 100
+    for seed in range(5, 10):
+        recording = recordings.switching(duration=240, seed=seed)
+        found = base.transcribe(recording.samples, options=GREEDY, multilingual=True)
+        for block in recording.blocks():
+            total += block_errors(found, block)
+            apart += errors_alone(base, recording, block)
+    assert total.words > 1000
     assert total.rate <= apart.rate + 0.02
-
-
-@pytest.mark.slow
-def test_languages_do_not_depend_on_batches(
-    base: wb.Transcriber, hybrid: wb.Transcript, switching: recordings.Recording
-) -> None:
-    again = base.transcribe(switching.samples, options=GREEDY, multilingual=True, batch_size=3)
-    assert again == hybrid
 
 
 @pytest.mark.slow

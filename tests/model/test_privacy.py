@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 
 from benchmarks import recordings
 from benchmarks.recordings import Recording
-from whisperbatch.telemetry import VARIABLES
+from tests.model.forms import field, file, form, post
+from whisperbatch.runtimes.telemetry import VARIABLES
 
 ENGINES: Final = ("ctranslate2", "onnxruntime", "openvino")
 FOLDERS: Final = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
@@ -102,7 +102,8 @@ def test_a_server_reports_nothing(tmp_path: Path, clip: Path) -> None:
     with log.open("wb") as output:
         server = subprocess.Popen(command, env=environment(home), stdout=output, stderr=output)
     try:
-        assert b"text" in ask(url_in(log, server), clip)
+        body = form(field("model", "tiny.en"), file(clip.read_bytes()))
+        assert b"text" in post(address_in(log, server), body).body
         time.sleep(PAUSE)
     finally:
         server.terminate()
@@ -111,28 +112,12 @@ def test_a_server_reports_nothing(tmp_path: Path, clip: Path) -> None:
     assert connections(trace) == []
 
 
-def url_in(log: Path, server: subprocess.Popen[bytes]) -> str:
+def address_in(log: Path, server: subprocess.Popen[bytes]) -> tuple[str, int]:
     """The address that the server prints when it is ready."""
     end = time.monotonic() + START_TIME
     while time.monotonic() < end and server.poll() is None:
         text = log.read_text(encoding="utf-8", errors="replace")
-        if found := re.search(r"http://127\.0\.0\.1:\d+", text):
-            return found[0]
+        if found := re.search(r"http://(127\.0\.0\.1):(\d+)", text):
+            return found[1], int(found[2])
         time.sleep(0.2)
     raise AssertionError(log.read_text(encoding="utf-8", errors="replace"))
-
-
-def ask(url: str, path: Path) -> bytes:
-    """Transcribe a file on the server."""
-    edge = "a-line-between-parts"
-    head = (
-        f'--{edge}\r\nContent-Disposition: form-data; name="model"\r\n\r\ntiny.en\r\n'
-        f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
-    )
-    request = urllib.request.Request(  # noqa: S310 - our own server
-        f"{url}/v1/audio/transcriptions",
-        head.encode() + path.read_bytes() + f"\r\n--{edge}--\r\n".encode(),
-        {"Content-Type": f"multipart/form-data; boundary={edge}"},
-    )
-    with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
-        return bytes(answer.read())

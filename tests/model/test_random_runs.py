@@ -14,18 +14,10 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings
 from tests.fuzz.cases import Case
-from tests.fuzz.runs.checks import check_run, run_of
-from tests.fuzz.runs.material import Material
+from tests.fuzz.runs import Material, check_run, run_of
 from whisperbatch.engines.calls import Calls
 from whisperbatch.options import SearchOptions
-from whisperbatch.protocols import (
-    Alignment,
-    AlignRequest,
-    Decoded,
-    DecodeRequest,
-    Encoded,
-    Engine,
-)
+from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded, Engine
 from whisperbatch.types import Source
 
 SEED = 19

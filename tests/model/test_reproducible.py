@@ -10,18 +10,14 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 
 Sound = npt.NDArray[np.int16]
 Temperature = float | tuple[float, ...]
 
 # noise makes some rows fail, and short chunks make many rows
 OPTIONS = wb.Options(
-    language="en",
-    beam_size=1,
-    chunk_length=8.0,
-    log_prob_threshold=-0.3,
-    word_timestamps=True,
+    language="en", beam_size=1, chunk_length=8.0, log_prob_threshold=-0.3, word_timestamps=True
 )
 TEMPERATURES: tuple[Temperature, ...] = ((0.0, 0.4), 0.8)
 

@@ -35,8 +35,7 @@ def faint_voices() -> tuple[Samples, str]:
 
 
 @pytest.mark.parametrize(
-    ("model", "max_share"),
-    [("base", 0.3), pytest.param("tiny.en", 0.8, marks=pytest.mark.slow)],
+    ("model", "max_share"), [("base", 0.3), pytest.param("tiny.en", 0.8, marks=pytest.mark.slow)]
 )
 def test_faint_voices_that_the_vad_rejects_come_back(
     request: pytest.FixtureRequest, model: str, max_share: float

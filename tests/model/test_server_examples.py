@@ -26,51 +26,6 @@ transcription = client.audio.transcriptions.create(
 print(transcription.text)
 audio_file.close(); client.close()
 """
-TEXT = """
-from openai import OpenAI
-client = OpenAI()
-with open("speech.mp3", "rb") as audio_file:
-    transcription = client.audio.transcriptions.create(
-        model="whisper-1", file=audio_file, response_format="text"
-    )
-print(transcription)
-"""
-TIMESTAMPS = """
-from openai import OpenAI
-client = OpenAI()
-with open("speech.mp3", "rb") as audio_file:
-    transcription = client.audio.transcriptions.create(
-        file=audio_file,
-        model="whisper-1",
-        response_format="verbose_json",
-        timestamp_granularities=["word"],
-    )
-print(" ".join(word.word.strip() for word in transcription.words))
-assert all(word.start <= word.end for word in transcription.words)
-"""
-PROMPT = """
-from openai import OpenAI
-client = OpenAI()
-with open("speech.mp3", "rb") as audio_file:
-    transcription = client.audio.transcriptions.create(
-        model="gpt-4o-transcribe",
-        file=audio_file,
-        response_format="text",
-        prompt="The following are the prompts of a telephone system.",
-    )
-print(transcription)
-"""
-STREAM = """
-from openai import OpenAI
-client = OpenAI()
-with open("speech.mp3", "rb") as audio_file:
-    stream = client.audio.transcriptions.create(
-        model="gpt-4o-mini-transcribe", file=audio_file, response_format="text", stream=True
-    )
-    for event in stream:
-        if event.type == "transcript.text.delta":
-            print(event.delta, end="")
-"""
 ASYNC = """
 import asyncio
 from openai import AsyncOpenAI
@@ -87,14 +42,8 @@ async def main():
 
 asyncio.run(main())
 """
-EXAMPLES = {
-    "create": CREATE,
-    "text": TEXT,
-    "timestamps": TIMESTAMPS,
-    "prompt": PROMPT,
-    "stream": STREAM,
-    "async": ASYNC,
-}
+EXAMPLES = {"create": CREATE, "async": ASYNC}
+"""test_server_openai.py has the other forms of requests."""
 
 
 @pytest.fixture(scope="module")

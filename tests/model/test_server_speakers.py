@@ -23,7 +23,6 @@ import whisperbatch as wb
 from benchmarks import speech
 from tests.model.server import running
 from whisperbatch.diarization import open_diarizer
-from whisperbatch.writers import render
 
 GREEDY: Any = {"beam_size": 1, "language": "en"}
 DIARIZING = "gpt-4o-transcribe-diarize"
@@ -76,39 +75,6 @@ def test_diarized_json(client: openai.OpenAI, call: Path, expected: wb.Transcrip
     assert result.usage.type == "duration"
 
 
-@pytest.mark.parametrize(
-    "name", ["num_speakers", pytest.param("max_speakers", marks=pytest.mark.slow)]
-)
-def test_the_number_of_speakers(client: openai.OpenAI, call: Path, name: str) -> None:
-    result = client.audio.transcriptions.create(
-        model="whisper-1",
-        file=call,
-        response_format="verbose_json",
-        extra_body={"diarize": True, name: 1},
-    )
-    assert cast("Any", result).speakers == ["SPEAKER_00"]
-
-
-@pytest.mark.parametrize("response_format", ["srt", pytest.param("vtt", marks=pytest.mark.slow)])
-def test_subtitles(
-    client: openai.OpenAI, call: Path, expected: wb.Transcript, response_format: Any
-) -> None:
-    result = client.audio.transcriptions.create(
-        model=DIARIZING, file=call, response_format=response_format
-    )
-    assert result == render(expected, response_format)
-    assert "SPEAKER_01" in cast("str", result)
-
-
-def test_text(client: openai.OpenAI, call: Path, expected: wb.Transcript) -> None:
-    plain = client.audio.transcriptions.create(model=DIARIZING, file=call, response_format="text")
-    assert plain == f"{expected.text}\n"
-    named = client.audio.transcriptions.create(
-        model=DIARIZING, file=call, response_format="text", extra_body={"diarize": True}
-    )
-    assert named == render(expected, "txt")
-
-
 def test_verbose_json(client: openai.OpenAI, call: Path, expected: wb.Transcript) -> None:
     result = client.audio.transcriptions.create(
         model=DIARIZING,
@@ -158,32 +124,6 @@ def test_the_same_requests_at_once_and_alone(
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, range(4))) == [rows(expected)] * 4
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"extra_body": {"diarize": True}}, "diarize"),
-        ({"extra_body": {"num_speakers": 2}}, "num_speakers"),
-        (
-            {"response_format": "diarized_json", "extra_body": {"num_speakers": 0}},
-            "num_speakers",
-        ),
-        (
-            {
-                "response_format": "diarized_json",
-                "extra_body": {"min_speakers": 3, "max_speakers": 2},
-            },
-            "min_speakers",
-        ),
-        ({"response_format": "diarized_json", "include": ["logprobs"]}, "include"),
-    ],
-    ids=str,
-)
-def test_wrong_fields_are_named(client: openai.OpenAI, call: Path, fields: Any, param: str) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.audio.transcriptions.create(model=DIARIZING, file=call, **fields)
-    assert caught.value.param == param
 
 
 def test_silence_has_no_speakers(client: openai.OpenAI, tmp_path: Path) -> None:
@@ -256,26 +196,3 @@ def test_known_speakers_in_a_stream(
     labels = {"SPEAKER_00": "customer", "SPEAKER_01": "A"}
     found = [segment["speaker"] for segment in cast("Any", done).segments]
     assert found == [labels[str(segment.speaker)] for segment in expected.segments]
-
-
-@pytest.mark.parametrize(
-    ("name", "reference", "field", "words"),
-    [
-        ("Ann", "", "known_speaker_references", "1 names and 0 references"),
-        ("Ann", "ann.wav", "known_speaker_references", "data: URL"),
-        ("Ann", "data:audio/wav;base64,AAAA", "known_speaker_references", "Ann"),
-        ("SPEAKER_00", "data:audio/wav;base64,AAAA", "known_speaker_names", "SPEAKER_00"),
-    ],
-)
-def test_wrong_known_speakers(
-    client: openai.OpenAI, name: str, reference: str, field: str, words: str
-) -> None:
-    with pytest.raises(openai.BadRequestError, match=words) as caught:
-        client.audio.transcriptions.create(
-            model=DIARIZING,
-            file=speech.telephone() / "sample.wav",
-            response_format="diarized_json",
-            known_speaker_names=[name],
-            known_speaker_references=[reference],
-        )
-    assert caught.value.param == field

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import recordings
 from tests.model.command_line import command, run
 from whisperbatch.jobs import LEDGER_NAME
-from whisperbatch.jobs.held_leases import LeaseTable
+from whisperbatch.jobs.ledger import LeaseTable
 
 COUNT = 12
 ARGUMENTS = ("transcribe", "talks", "-o", "out", "-f", "txt,srt", "--model", "tiny.en")

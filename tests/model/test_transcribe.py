@@ -1,4 +1,4 @@
-"""From real speech to text, through everything: on short recordings and real weights.
+"""From real speech to text, through everything: short recordings, real weights, all segments.
 
 How many errors a long recording has is in test_promises.py.
 """
@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import psutil
@@ -19,7 +19,10 @@ import pytest
 
 import whisperbatch as wb
 from benchmarks import recordings, scoring
+from benchmarks import segments as benchmark
 from benchmarks.recordings import Recording
+from whisperbatch.options.options import Segments
+from whisperbatch.text.sentences import ends_sentence
 
 if TYPE_CHECKING:
     from whisperbatch.types import Source
@@ -198,13 +201,6 @@ def test_closing_frees_the_weights(compute_type: str) -> None:
     assert left < max(0.2 * loaded, 25 * MEGABYTE)
 
 
-def test_a_closed_transcriber_refuses_work() -> None:
-    asr = wb.load("tiny.en", device="cpu")
-    asr.close()
-    with pytest.raises(wb.ClosedError):
-        asr.transcribe(np.zeros(16000, np.float32))
-
-
 def test_threads_share_a_transcriber(tiny: wb.Transcriber) -> None:
     several = [recordings.prompts("en", duration=10, seed=n).samples for n in range(4)]
     alone = [tiny.transcribe(samples, beam_size=1).segments for samples in several]
@@ -232,20 +228,90 @@ def test_each_of_many_has_its_own_language(base: wb.Transcriber) -> None:
     assert [transcript.language for transcript in found] == languages
 
 
-def test_silence_has_no_text(tiny: wb.Transcriber) -> None:
-    found = tiny.transcribe(np.zeros(16000 * 40, np.float32))
-    assert (found.segments, found.text, found.duration) == ((), "", 40)
+KINDS: Final[tuple[Segments, ...]] = ("sentence", "phrase", "chunk")
 
 
-def test_what_a_model_cannot_do_is_refused(tiny: wb.Transcriber, short: Recording) -> None:
-    with pytest.raises(wb.OptionError, match=r"language='fr': model tiny\.en is English-only"):
-        tiny.transcribe(short.samples, language="fr")
-    with pytest.raises(wb.OptionError, match=r"task='translate': model tiny\.en is English-only"):
-        tiny.stream(short.samples, task="translate")
-    with pytest.raises(wb.OptionError, match="English-only"):
-        tiny.transcribe_many([short.samples], language="fr")
+@pytest.fixture(scope="module")
+def read() -> Recording:
+    """A novel, read slowly: pauses within sentences are longer than 0.4 s."""
+    return benchmark.slowed(benchmark.build("read", 25, 0), 0.8)
 
 
-def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(wb.ModelError, match="humongous"):
-        wb.load("humongous")
+@pytest.fixture(scope="module")
+def transcripts(base: wb.Transcriber, read: Recording) -> dict[str, wb.Transcript]:
+    options: Any = {"language": "en", "beam_size": 1, "word_timestamps": True, "chunk_length": 6.0}
+    return {kind: base.transcribe(read.samples, **options, segments=kind) for kind in KINDS}
+
+
+def words(transcript: wb.Transcript) -> list[tuple[str, float, float]]:
+    return [
+        (word.word.strip(), word.start, word.end)
+        for segment in transcript.segments
+        for word in segment.words or ()
+    ]
+
+
+def test_all_kinds_of_segments_have_the_same_words(transcripts: dict[str, wb.Transcript]) -> None:
+    sentences, phrases, chunks = (words(transcripts[kind]) for kind in KINDS)
+    assert sentences == phrases == chunks
+    assert transcripts["sentence"].text == transcripts["phrase"].text
+    for transcript in transcripts.values():
+        assert [segment.id for segment in transcript.segments] == list(
+            range(len(transcript.segments))
+        )
+        for segment in transcript.segments:
+            assert segment.words
+            assert (segment.start, segment.end) == (segment.words[0].start, segment.words[-1].end)
+            assert segment.text == "".join(word.word for word in segment.words).strip()
+
+
+def test_a_chunk_is_one_segment(transcripts: dict[str, wb.Transcript]) -> None:
+    transcript = transcripts["chunk"]
+    assert len(transcript.segments) == transcript.chunks
+
+
+def test_a_sentence_goes_on_in_the_next_chunk(transcripts: dict[str, wb.Transcript]) -> None:
+    """Chunks of 6 s end within sentences."""
+    ends = [segment.end for segment in transcripts["chunk"].segments[:-1]]
+    joined = [
+        segment
+        for segment in transcripts["sentence"].segments
+        if any(segment.start < end < segment.end for end in ends)
+    ]
+    assert joined
+    assert all(segment.end - segment.start <= 30 for segment in transcripts["sentence"].segments)
+
+
+def test_segments_end_with_sentences(transcripts: dict[str, wb.Transcript]) -> None:
+    segments = transcripts["sentence"].segments
+    unfinished = [
+        segment.text
+        for segment, following in pairwise(segments)
+        if not ends_sentence(segment.text) and following.start - segment.end < 2
+    ]
+    assert len(unfinished) <= 0.1 * len(segments), unfinished
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["en", "fr", "read"])
+def test_nine_of_ten_segments_end_with_a_sentence_of_the_truth(
+    base: wb.Transcriber, name: str
+) -> None:
+    recording = benchmark.build(name, 160, 1)  # 80 s of reading have only 14 sentences
+    language = "en" if name == "read" else name
+    segments = base.transcribe(recording.samples, language=language).segments
+    result = benchmark.compare(recording, segments, language)
+    assert result.segments >= 10
+    assert result.correct >= 0.9 * result.segments
+    assert result.found >= 0.8 * result.sentences
+
+
+@pytest.mark.slow
+def test_sentences_in_the_words_of_timestamp_tokens(base: wb.Transcriber, read: Recording) -> None:
+    options: Any = {"language": "en", "beam_size": 1, "timestamps": "tokens"}
+    sentences, phrases = (
+        base.transcribe(read.samples, segments=kind, **options) for kind in ("sentence", "phrase")
+    )
+    assert sentences.text.split() == phrases.text.split()
+    assert len(sentences.segments) <= len(phrases.segments)
+    assert all(ends_sentence(segment.text) for segment in sentences.segments[:-1])

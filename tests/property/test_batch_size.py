@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engines.architectures import MODELS
-from whisperbatch.engines.batch_size import MEMORY_SHARE, MemoryUse, choose_batch_size
+from whisperbatch.engines.memory import MEMORY_SHARE, MemoryUse, choose_batch_size
 
 GIB = 1 << 30
 memory = st.integers(1, 200 * GIB)

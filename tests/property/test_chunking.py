@@ -174,9 +174,7 @@ def recordings_with_chunk(draw: st.DrawFn) -> tuple[Samples, Chunk]:
 
 @few_examples
 @given(recordings_with_chunk())
-def test_time_map_is_exact_monotone_and_invertible(
-    example: tuple[Samples, Chunk],
-) -> None:
+def test_time_map_is_exact_monotone_and_invertible(example: tuple[Samples, Chunk]) -> None:
     recording, chunk = example
     times = [chunk.recording_time(i) for i in range(chunk.length)]
     np.testing.assert_array_equal(recording[times], chunk.samples)
@@ -189,9 +187,7 @@ def test_time_map_is_exact_monotone_and_invertible(
 
 @few_examples
 @given(recordings_with_chunk())
-def test_times_outside_the_chunk_map_to_its_nearest_end(
-    example: tuple[Samples, Chunk],
-) -> None:
+def test_times_outside_the_chunk_map_to_its_nearest_end(example: tuple[Samples, Chunk]) -> None:
     recording, chunk = example
     assert chunk.recording_time(-1) == chunk.recording_time(-(10**9)) == chunk.start
     assert chunk.recording_time(chunk.length + 1) == chunk.recording_time(10**9) == chunk.end

@@ -14,8 +14,7 @@ from whisperbatch.protocols import Vad
 from whisperbatch.sections import chunk_recording
 from whisperbatch.types import SEARCH, SECTION, Chunk, Samples, Span, SpeechFrames
 from whisperbatch.vad import NoVad
-from whisperbatch.vad.framing import FRAME, reblock
-from whisperbatch.vad.levels import CalibratedVad, GainControlledVad
+from whisperbatch.vad.levels import FRAME, CalibratedVad, GainControlledVad, reblock
 
 SECOND = 16_000
 MEMORY = 0.95  # of the fake network: its state forgets half of a block of 2 s in 28 s

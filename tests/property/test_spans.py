@@ -200,8 +200,7 @@ def of_frames(*sections: tuple[int, float]) -> tuple[Samples, Probabilities]:
 
 
 def spans_of(
-    recording: tuple[Samples, Probabilities],
-    options: Options | None = None,
+    recording: tuple[Samples, Probabilities], options: Options | None = None
 ) -> list[tuple[int, int]]:
     """Return spans in VAD frames; without margins, spans start and end with a frame."""
     spans = find(*recording, replace(options or Options(), speech_pad=0))

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from benchmarks.recordings import Recording
 from tests.examples import up_to
-from whisperbatch.chunking.merge import chunks
 from whisperbatch.chunking.spans import SpanFinder
 from whisperbatch.options import Options
-from whisperbatch.types import Chunk, Samples, SpeechFrames, SpeechSpan
+from whisperbatch.types import Samples, SpeechFrames, SpeechSpan
 from whisperbatch.vad import weights
-from whisperbatch.vad.framing import BLOCK, FRAME, reblock
+from whisperbatch.vad.levels import BLOCK, FRAME, reblock
 from whisperbatch.vad.silero import SileroVad
 
 SECOND = 16_000
@@ -77,42 +76,18 @@ def find_spans(frames: Iterable[SpeechFrames], length: int) -> list[SpeechSpan]:
     return [*spans, *finder.finish(length)]
 
 
-def chunk_contents(chunk_list: Iterable[Chunk]) -> list[tuple[object, ...]]:
-    return [
-        (chunk.index, chunk.pieces, chunk.speech, chunk.samples.tobytes()) for chunk in chunk_list
-    ]
-
-
 @few_examples
 @given(positions=st.lists(st.integers(0, 2**31), max_size=40))
 @example(positions=[1])
 @example(positions=[BLOCK - 1, BLOCK, BLOCK + 1])
 @example(positions=[0, 0, -1])
 def test_probabilities_do_not_depend_on_where_blocks_end(
-    vad: SileroVad,
-    samples: Samples,
-    expected_frames: list[SpeechFrames],
-    positions: list[int],
+    vad: SileroVad, samples: Samples, expected_frames: list[SpeechFrames], positions: list[int]
 ) -> None:
     frames = list(vad(split_at(samples, positions)))
     assert joined_probabilities(frames).tobytes() == joined_probabilities(expected_frames).tobytes()
     assert np.concatenate([block.samples for block in frames]).tobytes() == samples.tobytes()
     assert find_spans(frames, len(samples)) == find_spans(expected_frames, len(samples))
-
-
-@pytest.mark.parametrize("size", [160, 511, 512, 1024, 4000, BLOCK - 1, BLOCK, BLOCK + 1, 10**6])
-def test_spans_and_chunks_do_not_depend_on_the_block_size(
-    vad: SileroVad, samples: Samples, expected_frames: list[SpeechFrames], size: int
-) -> None:
-    options = Options(chunk_length=8, max_silence=0.5)
-    frames = list(vad(split_every(samples, size)))
-    assert joined_probabilities(frames).tobytes() == joined_probabilities(expected_frames).tobytes()
-    spans = find_spans(frames, len(samples))
-    assert spans == find_spans(expected_frames, len(samples))
-    assert len(spans) > 5
-    contents = chunk_contents(chunks(frames, options, vad.hop))
-    assert contents == chunk_contents(chunks(expected_frames, options, vad.hop))
-    assert len(contents) > 3
 
 
 def test_probabilities_equal_those_of_faster_whisper(

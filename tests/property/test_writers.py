@@ -1,23 +1,33 @@
-"""Files of random transcripts: parsers of other programs read them back, and no text is lost."""
+"""Files of random transcripts and speakers: other programs read them back; no text is lost."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pysubs2
 import webvtt
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.property.random_transcripts import fewer_examples, layouts, transcripts
+from tests.examples import up_to
+from tests.property.random_transcripts import (
+    diarized_transcripts,
+    fewer_examples,
+    layouts,
+    transcripts,
+)
+from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Transcript
-from whisperbatch.writers import SubtitleOptions, TableOptions, render
+from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions, render
 from whisperbatch.writers.cues import Cue, cues
 from whisperbatch.writers.formatting import columns, is_visible, milliseconds, one_line
 from whisperbatch.writers.layout import measure
@@ -238,3 +248,145 @@ def test_every_file_is_utf8_with_line_feeds_only(
     assert b"\r" not in data
     assert b"\xef\xbb\xbf" not in data or format == "json"
     assert data == b"" or data.endswith(b"\n")
+
+
+TT = "{http://www.w3.org/ns/ttml}"
+TTM = "{http://www.w3.org/ns/ttml#metadata}"
+IDENTIFIER = "{http://www.w3.org/XML/1998/namespace}id"
+
+
+@fewer_examples
+@given(diarized_transcripts(), layouts)
+def test_webvtt_has_the_cues_of_the_text_and_their_voices(
+    transcript: Transcript, options: SubtitleOptions
+) -> None:
+    shown = cues(transcript, options, line_count=options.max_line_count)
+    captions = webvtt.WebVTT.from_string(render(transcript, "vtt", options), strict=True).captions
+    assert len(captions) == len(shown)
+    for caption, cue in zip(captions, shown, strict=True):
+        assert caption.raw_text.count("<v ") == bool(cue.speaker)
+        assert caption.raw_text.startswith("<v ") == bool(cue.speaker)
+        assert len(caption.raw_text.split("\n")) == len(cue.lines)
+
+
+@fewer_examples
+@given(diarized_transcripts(), layouts)
+def test_ttml_names_every_speaker_once(transcript: Transcript, options: SubtitleOptions) -> None:
+    shown = cues(transcript, options, line_count=options.max_line_count)
+    root = ET.fromstring(render(transcript, "ttml", options))  # noqa: S314 - written by `render`
+    names = {
+        agent.get(IDENTIFIER): agent.findtext(f"{TTM}name") for agent in root.iter(f"{TTM}agent")
+    }
+    assert len(set(names.values())) == len(names)
+    found = [names.get(paragraph.get(f"{TTM}agent"), "") for paragraph in root.iter(f"{TT}p")]
+    assert found == [cue.speaker for cue in shown]
+
+
+@fewer_examples
+@given(diarized_transcripts(), layouts)
+def test_subrip_respects_the_width_of_lines_with_names(
+    transcript: Transcript, options: SubtitleOptions
+) -> None:
+    assert options.max_line_width is not None
+    shown = cues(transcript, options, line_count=options.max_line_count, label="[{}]: ")
+    unnamed = cues(transcript, options, line_count=options.max_line_count)
+    texts = [
+        "".join(line.text for cue in found for line in cue.lines) for found in (shown, unnamed)
+    ]
+    assert texts[0].replace(" ", "") == texts[1].replace(" ", "")
+    for cue in shown:
+        assert options.max_line_count is None or len(cue.lines) <= options.max_line_count
+        name = f"[{cue.speaker}]: " if cue.speaker else ""
+        first = cue.lines[0].text
+        if sum(map(columns, name + first)) > options.max_line_width and cue.language == "en":
+            assert re.search(r"\S[ ]\S", first) is None, "only one word, wider than the line"
+
+
+@fewer_examples
+@given(diarized_transcripts())
+def test_every_line_of_rttm_has_ten_fields(transcript: Transcript) -> None:
+    assert transcript.diarization is not None
+    lines = render(transcript, "rttm").split("\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(transcript.diarization.turns)
+    for line in lines:
+        fields = line.split()
+        assert len(fields) == 10
+        assert fields[0] == "SPEAKER"
+        assert float(fields[3]) >= 0
+        assert float(fields[4]) > 0
+
+
+BIDIRECTIONAL_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+@fewer_examples
+@given(diarized_transcripts(), st.sampled_from(FORMATS))
+def test_no_file_contains_controls_that_reorder_text(
+    transcript: Transcript,
+    format: str,  # noqa: A002 - as in `render`
+) -> None:
+    text = render(transcript, format)
+    assert BIDIRECTIONAL_CONTROLS.search(text) is None
+    assert not any(unicodedata.category(c) == "Cc" and c not in "\n\t" for c in text)
+
+
+@fewer_examples
+@given(diarized_transcripts())
+def test_no_cell_is_a_formula(transcript: Transcript) -> None:
+    _, *table = csv.reader(io.StringIO(render(transcript, "csv"), newline=""))
+    cells = [cell for *_, text, speaker in table for cell in (text, speaker)]
+    rows = render(transcript, "tsv").split("\n")[1:-1]
+    cells += [cell for row in rows for cell in row.split("\t")[2:]]
+    for cell in cells:
+        characters = [c for c in cell if unicodedata.category(c) != "Cf" and not c.isspace()]
+        assert not characters or unicodedata.normalize("NFKC", characters[0]) not in "=+-@"
+
+
+STRANGE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from((10**400, -(10**5000), b"bytes", {}, object())),
+    st.floats(),
+    st.text(max_size=3),
+    st.tuples(st.text(max_size=3)),
+)
+
+
+@settings(fewer_examples, max_examples=up_to(400))
+@given(diarized_transcripts(with_words=True), st.data(), st.sampled_from(FORMATS))
+def test_any_value_in_any_field_is_written_or_refused_by_name(
+    transcript: Transcript,
+    data: st.DataObject,
+    format: str,  # noqa: A002 - as in `render`
+) -> None:
+    """Replaces a field of the transcript, of a segment or of a word."""
+
+    def changed(owner: Any, name: str = "") -> tuple[Any, str]:
+        if isinstance(owner, str):  # one of `other_speakers`
+            return data.draw(STRANGE), name.removesuffix(".")
+        field = data.draw(st.sampled_from([field.name for field in dataclasses.fields(owner)]))
+        members = getattr(owner, field)
+        full_name = f"{name}{field}"
+        if dataclasses.is_dataclass(members) and data.draw(st.booleans()):
+            member, full_name = changed(members, f"{full_name}.")
+            return dataclasses.replace(owner, **{field: member}), full_name
+        if isinstance(members, tuple) and members and data.draw(st.booleans()):
+            number = data.draw(st.integers(0, len(members) - 1))
+            member, full_name = changed(members[number], f"{full_name}[{number}].")
+            value: Any = (*members[:number], member, *members[number + 1 :])
+        else:
+            value = data.draw(STRANGE)
+        return dataclasses.replace(owner, **{field: value}), full_name
+
+    strange, name = changed(transcript)
+    message = name
+    try:
+        render(strange, format).encode()
+    except WriteError as error:
+        message = str(error)
+    except OptionError:
+        assert (format, name) == ("rttm", "diarization")
+    assert message.startswith(name)
+    assert "\n" not in message

@@ -1,5 +1,6 @@
-"""Fixtures of the unit tests: a Transcriber with a fake engine, and a check for threads."""
+"""Fixtures of the unit tests: a Transcriber with a fake engine; checks of what a test leaves."""
 
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -7,6 +8,16 @@ import pytest
 
 from tests.unit.fakes import FakeEngine, worker_threads
 from whisperbatch import Transcriber
+
+
+@pytest.fixture(autouse=True)
+def _same_log() -> Iterator[None]:
+    """The command line adds a handler to the log; its standard error ends with the test."""
+    log = logging.getLogger("whisperbatch")
+    handlers, level = [*log.handlers], log.level
+    yield
+    log.handlers = handlers
+    log.setLevel(level)
 
 
 @pytest.fixture

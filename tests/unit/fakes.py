@@ -7,7 +7,7 @@ and spreads the words over the first 10 s of a row. Tests replace these results 
 import threading
 import time
 import wave
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from tests.unit.small_tokenizers import small_tokenizer
-from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.engines.model_info import SpecialTokens
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import (
@@ -29,7 +29,8 @@ from whisperbatch.protocols import (
     Hypothesis,
     Sampling,
 )
-from whisperbatch.types import SAMPLING_RATE
+from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
+from whisperbatch.vad.levels import FRAME, reblock
 
 
 def tokenizer() -> Tokenizer:
@@ -278,6 +279,26 @@ class FakeEngine:
 def _items(encoded: Encoded) -> tuple[EncodedRow, ...]:
     assert isinstance(encoded, FakeEncoded)
     return encoded.items
+
+
+class LoudVad:
+    """A Vad that takes loud VAD frames for speech.
+
+    Args:
+        probabilities: for peaks in falling order, the probability of speech of a frame above the
+            peak; otherwise 0.
+    """
+
+    hop = FRAME
+
+    def __init__(self, probabilities: Mapping[float, float]) -> None:
+        self._peaks, self._values = list(probabilities), list(probabilities.values())
+
+    def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
+        for block in reblock(blocks):
+            frames = np.pad(block, (0, -len(block) % FRAME)).reshape(-1, FRAME)
+            above = [np.abs(frames).max(axis=1) > peak for peak in self._peaks]
+            yield SpeechFrames(block, np.select(above, self._values).astype(np.float32))
 
 
 class MemoryStore:

@@ -4,8 +4,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from whisperbatch import machine
-from whisperbatch.runtimes import openvino_package
+from whisperbatch.runtimes import machine, openvino_package
 
 AMX = "avx2 avx512f amx_int8"
 NO_AMX = "avx2 avx512f avx512_bf16"

@@ -24,6 +24,13 @@ BURST = 0.2  # seconds
 BURST_TONE = 1000.0  # Hz
 
 
+class UnseekableBytes(io.BytesIO):
+    """A file that can only be read in order."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def tone(frequency: float, seconds: float, rate: int = SAMPLING_RATE) -> Samples:
     times = np.arange(round(seconds * rate)) / rate
     return (LEVEL * np.sin(2 * np.pi * frequency * times)).astype(np.float32)

@@ -72,10 +72,7 @@ def edited_mp3(media: bytes) -> bytes:
 def late_webm(media: bytes) -> bytes:
     """A live recording whose stamps start at 600 s, and its duration counts from zero."""
     file = io.BytesIO()
-    with (
-        av.open(io.BytesIO(media), "r") as source,
-        av.open(file, "w", format="webm") as output,
-    ):
+    with av.open(io.BytesIO(media), "r") as source, av.open(file, "w", format="webm") as output:
         copy = output.add_stream_from_template(source.streams.audio[0])
         for packet in source.demux(audio=0):
             if packet.dts is None or packet.pts is None:

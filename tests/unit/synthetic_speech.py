@@ -21,8 +21,7 @@ from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Alignment, FeatureExtractor, Hypothesis
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End, Row
+from whisperbatch.recording import End, RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.scheduling.call_queue import WaitingRow
 from whisperbatch.segmentation import RowResult, Segmentation

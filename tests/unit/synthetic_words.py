@@ -6,16 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tests.unit.fakes import noise
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.types import SAMPLING_RATE, Chunk, Samples, SpeechSpan
 
 PHONE = 1600  # samples of a sound within a word: 0.1 s
-
-
-def noise(seconds: float, seed: int = 0) -> Samples:
-    """White noise at -20 dBFS."""
-    rng = np.random.default_rng(seed)
-    return (0.1 * rng.standard_normal(round(seconds * SAMPLING_RATE))).astype(np.float32)
 
 
 def word(text: str, seed: int = 0) -> Samples:

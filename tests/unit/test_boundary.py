@@ -14,9 +14,8 @@ from tests.unit.media_files import encode
 from whisperbatch import Transcriber, Transcript
 from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.language import code_switching, decisions, stage, windows
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.language import code_switching, detection
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling.call_queue import CallQueue
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk
@@ -50,7 +49,7 @@ def vad_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         hop = 512
 
         def __call__(self, blocks: Iterator[Any]) -> Iterator[Any]:
-            from whisperbatch.vad.no_vad import NoVad  # noqa: PLC0415
+            from whisperbatch.vad import NoVad  # noqa: PLC0415
 
             samples = list(blocks)
             if sum(map(len, samples)) == SECONDS * 16_000:
@@ -65,21 +64,25 @@ def features_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.decision_for
+
     def decision_for(recording: Any, *arguments: Any) -> Any:
         if recording.number == FAILS:
             raise IndexError("a hole in the list")
-        return decisions.decision_for(recording, *arguments)
+        return original(recording, *arguments)
 
-    monkeypatch.setattr(stage, "decision_for", decision_for)
+    monkeypatch.setattr(detection, "decision_for", decision_for)
 
 
 def scores_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = detection.score_languages
+
     def score(model: Any, rows: Sequence[Row]) -> Any:
         if any(fails(row.chunk) for row in rows):
             raise IndexError("a hole in the list")
-        return windows.score_languages(model, rows)
+        return original(model, rows)
 
-    monkeypatch.setattr(stage, "score_languages", score)
+    monkeypatch.setattr(detection, "score_languages", score)
 
 
 def switching_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,16 +152,6 @@ def test_a_failing_stage_ends_only_its_recording(
     assert logged[0].exc_info[0] is IndexError
 
 
-@pytest.mark.parametrize(("patch", "options"), STAGES.values(), ids=STAGES)
-def test_the_error_is_raised_by_default(
-    patch: Patch, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch(monkeypatch)
-    sources = [noise(7 + number, number) for number in range(COUNT)]
-    with Transcriber(FakeEngine()) as asr, pytest.raises(wb.InternalError, match="a hole"):
-        list(asr.transcribe_many(sources, vad=False, chunk_length=4.0, **options))
-
-
 def test_one_recording_raises_the_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         n_mels = 80
@@ -193,7 +186,7 @@ def test_chunks_without_a_model_have_the_boundary_too(monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("whisperbatch.sections.chunks.clips", fail)
+    monkeypatch.setattr("whisperbatch.sections.division.clips", fail)
     with pytest.raises(wb.InternalError, match="<array>: unexpected ZeroDivisionError"):
         list(wb.chunk_audio(noise(3), vad=False))
 

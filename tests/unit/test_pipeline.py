@@ -13,24 +13,15 @@ import numpy.typing as npt
 import pytest
 
 import whisperbatch as wb
-from tests.unit.fakes import (
-    LOUD,
-    LOUD_PEAK,
-    EncodedRow,
-    FakeEngine,
-    french,
-    noise,
-    worker_threads,
-)
+from tests.unit.fakes import LOUD, LOUD_PEAK, EncodedRow, FakeEngine, french, noise, worker_threads
 from tests.unit.synthetic_speech import RampExtractor, ramp
 from whisperbatch import OptionError, Options, Transcriber
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.options import SearchOptions
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End, Row
-from whisperbatch.runs import PipelineRun
+from whisperbatch.pipeline import PipelineRun
+from whisperbatch.recording import End, RecordingState, Row
 from whisperbatch.scheduling import Scheduler
 from whisperbatch.sections import chunk_recording
 from whisperbatch.segmentation import RowResult

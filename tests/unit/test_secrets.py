@@ -18,9 +18,9 @@ from tests.unit.signed_urls import SECRET, SIGNATURE, check, serving, texts_of
 from whisperbatch.audio.sources import name_of
 from whisperbatch.boundary import as_error, describe, hide_secrets, with_type
 from whisperbatch.errors import AudioError, WhisperBatchError, of_recording
-from whisperbatch.jobs.file_names import name_of_url
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
-from whisperbatch.jobs.workers.failures import crash_failure
+from whisperbatch.jobs.names import name_of_url
+from whisperbatch.jobs.workers.results import crash_failure
 from whisperbatch.server.errors import ApiError, as_api_error
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from whisperbatch.telemetry import VARIABLES, hidden, switch_off
+from whisperbatch.runtimes.telemetry import VARIABLES, hidden, switch_off
 
 ROOT: Final = Path(__file__).parents[2]
 

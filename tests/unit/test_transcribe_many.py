@@ -204,13 +204,7 @@ def test_a_failed_recording_does_not_end_the_next(
     sources[0] *= LOUD
     with Transcriber(engine) as asr:
         results = list(
-            asr.transcribe_many(
-                sources,
-                on_error="yield",
-                vad=False,
-                batch_size=4,
-                **options,
-            )
+            asr.transcribe_many(sources, on_error="yield", vad=False, batch_size=4, **options)
         )
     names = [type(result).__name__ for result in results]
     assert names == ["EngineError", *["Transcript"] * 3]

@@ -11,7 +11,7 @@ import whisperbatch as wb
 from tests.unit.fakes import FakeEngine, noise, write_noise
 from tests.unit.slow_engine import SlowEngine
 from whisperbatch import Options, Transcriber
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 

@@ -120,17 +120,15 @@ def check_separate(name: str, channels: int) -> None:
         OptionError: there is one channel, or there are too many.
     """
     if channels == 1:
-        error = OptionError(
-            f"speaker='channel': {name} has one channel, which all speakers share; leave speaker "
-            "out, and the voices are compared"
-        )
-        raise of_recording(error, name)
-    if channels > MAX_SEPARATE:
-        error = OptionError(
-            f"speaker='channel': {name} has {channels} channels, and at most {MAX_SEPARATE} can be "
-            "speakers; leave speaker out, and the voices are compared"
-        )
-        raise of_recording(error, name)
+        problem = "one channel, which all speakers share"
+    elif channels > MAX_SEPARATE:
+        problem = f"{channels} channels, and at most {MAX_SEPARATE} can be speakers"
+    else:
+        return
+    error = OptionError(
+        f"speaker='channel': {name} has {problem}; leave speaker out, and the voices are compared"
+    )
+    raise of_recording(error, name)
 
 
 def with_channels(block: Samples, channels: int) -> Samples:

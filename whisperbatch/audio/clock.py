@@ -9,11 +9,9 @@ other jump sets the clock to the sound before it, so that no sound is lost and n
 are invented. FFmpeg's own reading of jumps (`ffmpeg_demux.c`, `ts_discontinuity_process`; filter
 `aresample=async=1`) was the model for the limits.
 
-Lost time in elementary streams: formats of frames without time stamps (mp3, AC-3).
-
-FFmpeg numbers the frames of these formats without a gap, even if it skipped damaged bytes between
-two frames. All sound after the damage would then come too early. The byte positions of the frames
-show how long the skipped stretch was:
+Elementary streams (mp3, AC-3) have frames without time stamps. FFmpeg numbers their frames without
+a gap, even if it skipped damaged bytes between two frames. All sound after the damage would then
+come too early. The byte positions of the frames show how long the skipped stretch was:
 
     bytes   [f0][f1][f2][..damaged...][f3][f4]
     FFmpeg  [f0][f1][f2][f3][f4]
@@ -28,15 +26,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from whisperbatch.audio.headers import TAIL, Parts, begins_stream
+from whisperbatch.audio.extent import TAIL, Parts, begins_stream, tag_size
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:
+    from av.audio.frame import AudioFrame
     from av.audio.stream import AudioStream
     from av.packet import Packet
 
+    from whisperbatch.audio.track import Track
+
 FORMATS: Final = frozenset({"mp3", "ac3", "eac3"})  # FFmpeg's names
-TAG_HEADER: Final = 10  # bytes of an ID3v2 tag that its size field does not count
 
 
 class LostTime:
@@ -84,18 +84,10 @@ class LostTime:
 
     def _skip_tag(self, packet: "Packet[AudioStream]") -> None:
         """Note an ID3v2 tag (a cover picture); tags occur where two files were joined."""
-        header = bytes(packet)[:TAG_HEADER]
-        if packet.pos is not None and header[:3] == b"ID3" and len(header) == TAG_HEADER:
-            size = 0
-            for byte in header[6:]:
-                size = size << 7 | byte & 0x7F
-            self._tag_end = packet.pos + TAG_HEADER + size
+        size = tag_size(bytes(packet))
+        if packet.pos is not None and size:
+            self._tag_end = packet.pos + size
 
-
-if TYPE_CHECKING:
-    from av.audio.frame import AudioFrame
-
-    from whisperbatch.audio.track import Track
 
 JITTER: Final = 0.1  # seconds: a smaller deviation of a frame's time is not a gap
 JITTER_AFTER_DAMAGE: Final = 0.01  # seconds: less than a frame, which lasts 20 ms in most codecs
@@ -205,7 +197,6 @@ class Clock:
             self._notices.add("time", start, self.decoded, text)
 
     def _gap(self, stamped: Stamped, ahead: "_Ahead") -> float:
-        """Return the seconds of silence before a frame."""
         if stamped.time is None:
             return 0.0
         if self._origin is None:

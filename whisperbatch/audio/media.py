@@ -7,9 +7,6 @@ than the picture.
     frames by their times   [f0][f1][f2]      [f5][f6]
     blocks                  [f0][f1][f2][sile][f5][f6]
 
-`decode_audio` decodes a file completely, at any sampling rate, into an array for each channel.
-`is_recording` opens a file and decodes its first packets.
-
 `MediaDecoder` can begin at a later sample, with exactly the samples of a reading from the start.
 
     recording   |----------------|----------------------------
@@ -29,7 +26,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
@@ -38,17 +34,21 @@ from av.audio.frame import AudioFrame
 from whisperbatch.audio import clock
 from whisperbatch.audio.clips import check_separate, with_channels
 from whisperbatch.audio.clock import Clock, LostTime, Placed, Stamped, usable
-from whisperbatch.audio.extent import Ended, report_missing
-from whisperbatch.audio.file_objects import FileObject, given_name
-from whisperbatch.audio.headers import Parts
-from whisperbatch.audio.mixing.blocks import ChannelBlock, ChannelResampler
-from whisperbatch.audio.mixing.mixer import Mixer
-from whisperbatch.audio.resampling import BLOCK, MAX_LEVEL, Resampler
+from whisperbatch.audio.extent import Ended, Parts, report_missing
+from whisperbatch.audio.file_objects import FileObject, given_name, reads_out_of_order
+from whisperbatch.audio.mixing import Mixer
+from whisperbatch.audio.random_access import open_track
+from whisperbatch.audio.resampling import BLOCK, MAX_LEVEL, ChannelBlock, Delivery, open_resampler
 from whisperbatch.audio.track import ChooseTrack, Track, frames_of, listed
-from whisperbatch.audio.track_choice import open_track
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import MAX_SAMPLING_RATE, MIN_SAMPLING_RATE, Channel, Options
 from whisperbatch.types import SAMPLING_RATE, Notices, Samples, to_samples
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+    from av.packet import Packet
+
+log = logging.getLogger(__name__)
 
 LEAD: Final = 1  # seconds that are read before the requested sample and left out
 EXACT_FORMATS: Final = frozenset({"wav", "flac"})  # FFmpeg's names of containers
@@ -65,12 +65,9 @@ def seeks_exactly(track: Track, file: str | FileObject) -> bool:
 
     True for uncompressed WAV and for FLAC, in a regular file or a file object that can seek.
     """
-    if isinstance(file, FileObject):
-        can_seek = file.seekable() and not file.start
-    else:
-        can_seek = "://" not in file and Path(file).is_file()
     exact = track.codec == "flac" or track.codec.startswith("pcm_")
-    return can_seek and exact and track.format in EXACT_FORMATS and not track.start
+    in_exact_format = exact and track.format in EXACT_FORMATS and not track.start
+    return in_exact_format and reads_out_of_order(file)
 
 
 def frames_after(frames: Iterator[Stamped], second: int) -> Iterator[Stamped] | None:
@@ -93,7 +90,6 @@ def frames_after(frames: Iterator[Stamped], second: int) -> Iterator[Stamped] | 
 
 
 def _cut(frame: AudioFrame, skipped: int) -> AudioFrame:
-    """Return a frame without its first samples."""
     if not skipped:
         return frame
     values = skipped if frame.format.is_planar else skipped * frame.layout.nb_channels
@@ -101,13 +97,6 @@ def _cut(frame: AudioFrame, skipped: int) -> AudioFrame:
     cut = AudioFrame.from_ndarray(samples, format=frame.format.name, layout=frame.layout.name)
     cut.sample_rate = frame.sample_rate
     return cut
-
-
-if TYPE_CHECKING:
-    from av.audio.stream import AudioStream
-    from av.packet import Packet
-
-log = logging.getLogger(__name__)
 
 
 class MediaDecoder:
@@ -152,12 +141,8 @@ class MediaDecoder:
         self.track = self._track.number
         self._parts = Parts(self._track.file)
         self._clock = Clock(self._track, self._parts, notices)
-        self._resampler: ChannelResampler | Resampler
-        if options.separates_channels or options.channel != "mix":
-            each = "each" if options.separates_channels else options.channel
-            self._resampler = Resampler(name, each)
-        else:
-            self._resampler = ChannelResampler(name)
+        channel: Delivery = "each" if options.separates_channels else options.channel
+        self._resampler = open_resampler(name, channel)
         self._shape: tuple[int, ...] = ()  # of a sample: its channels, if they are separate
         try:
             self._frames = self._from_second(whole_second(start))
@@ -340,7 +325,7 @@ def decode_audio(
     path = fspath(file) if isinstance(file, PathLike) else file
     name = path if isinstance(path, str) else str(given_name(path) or "<file>")
     opened = path if isinstance(path, str) else FileObject(name, path)
-    resamplers = [_resampler(name, channel, sampling_rate) for channel in channels]
+    resamplers = [open_resampler(name, channel, sampling_rate) for channel in channels]
     blocks: list[list[Samples | ChannelBlock]] = [[] for _ in channels]
     for frame in _frames(name, opened):
         for channel_blocks, resampler in zip(blocks, resamplers, strict=True):
@@ -349,13 +334,6 @@ def decode_audio(
         channel_blocks.extend(resampler.flush())
     empty = np.zeros(0, np.float32)
     return [np.concatenate([empty, *Mixer(None)(part)]) for part in blocks]
-
-
-def _resampler(name: str, channel: Channel, sampling_rate: int) -> ChannelResampler | Resampler:
-    """Return the converter of a channel; at 16 kHz, the mix of all channels has all speech."""
-    if channel == "mix" and sampling_rate == SAMPLING_RATE:
-        return ChannelResampler(name)
-    return Resampler(name, channel, sampling_rate)
 
 
 def _frames(name: str, file: str | FileObject) -> Iterator["AudioFrame"]:

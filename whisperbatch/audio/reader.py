@@ -10,25 +10,30 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from typing_extensions import Self
 
 from whisperbatch.apart import items_apart, runs_apart
-from whisperbatch.audio.file_objects import FileObject
+from whisperbatch.audio.file_objects import FileObject, reads_out_of_order
 from whisperbatch.audio.media import MediaDecoder, whole_second
 from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
     ArrayRandomAccess,
-    MediaRandomAccess,
     RandomAccess,
-    SharedFileRandomAccess,
+    open_random_access,
+    track_chooser,
 )
 from whisperbatch.audio.resampling import to_blocks
-from whisperbatch.audio.sources import ARRAY_NAME, BYTES, check_array, file_of, name_of, not_finite
+from whisperbatch.audio.sources import (
+    ARRAY_NAME,
+    BYTES,
+    check_array,
+    check_finite,
+    file_of,
+    name_of,
+)
 from whisperbatch.audio.track import stated_duration
-from whisperbatch.audio.track_choice import track_chooser
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options, checks
@@ -44,7 +49,6 @@ from whisperbatch.types import (
     Span,
     SpanSource,
     to_samples,
-    to_seconds,
 )
 
 
@@ -109,12 +113,7 @@ class AudioReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def blocks(self) -> Iterator[Samples]:
@@ -167,10 +166,7 @@ class AudioReader:
             if skipped == len(block):
                 continue
             block = block[skipped:]
-            if not np.isfinite(block).all():
-                finite = np.isfinite(block.reshape(len(block), -1)).all(axis=1)
-                time = to_seconds(self.position + int(np.argmin(finite)))
-                raise not_finite(self.name, time)
+            check_finite(block, self.name, self.position)
             if limit is not None and self.position + len(block) > to_samples(limit):
                 raise AudioError(f"is longer than max_duration={limit:g} s", source=self.name)
             self.position += len(block)
@@ -334,17 +330,10 @@ def _media_random_access(
     name: str, file: str | FileObject, options: Options
 ) -> RandomAccess | None:
     """Open random access; None for pipes, streams and recordings of unknown duration."""
-    access: MediaRandomAccess
+    if not reads_out_of_order(file):
+        return None
     try:
-        if isinstance(file, FileObject):
-            # FFmpeg reads an open file from its position, so times would not be times of the file
-            if file.start or not file.seekable():
-                return None
-            access = SharedFileRandomAccess(name, file, options)
-        elif Path(file).is_file():
-            access = MediaRandomAccess(name, file, options)
-        else:  # a pipe, a device, a URL
-            return None
+        access = open_random_access(name, file, options)
     except (AudioError, OSError, ValueError):
         return None
     if access.duration <= 0:

@@ -1,6 +1,11 @@
-"""Conversion of audio frames of any rate, layout and format to mono samples, by FFmpeg."""
+"""Conversion of audio frames of any rate, layout and format to samples, by FFmpeg.
 
-from collections.abc import Iterator
+A `Resampler` returns mono samples or all channels. A `ChannelResampler` returns all channels beside
+their plain mix, from which the mix of a recording is made (mixing.py).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import av
@@ -9,6 +14,7 @@ import numpy.typing as npt
 from av.audio.frame import AudioFrame
 from av.audio.plane import AudioPlane
 from av.audio.resampler import AudioResampler
+from typing_extensions import Self
 
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
@@ -84,12 +90,12 @@ class Resampler:
         channels = frame.layout.nb_channels
         # FFmpeg's mix of two channels is 3 dB louder than each of them, and FFmpeg has no mix for
         # more than eight channels: `_choose` averages the channels in both cases.
-        mixed = self._channel == "mix" and 2 < channels <= MAX_MIXED  # noqa: PLR2004
-        self._channels = 1 if mixed else channels
+        mixes = self._channel == "mix" and is_mixed_by_ffmpeg(channels)
+        self._channels = 1 if mixes else channels
         # Packed, not planar: PyAV 18 reads beyond the planes if a frame has more than eight.
         self._resampler = AudioResampler(
             format="flt",
-            layout="mono" if mixed else frame.layout,
+            layout="mono" if mixes else frame.layout,
             rate=self._rate,
             frame_size=BLOCK,
         )
@@ -119,8 +125,7 @@ class Resampler:
             return packed
         if self._channel == "mix" and channels > 1:
             with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
-                samples: Samples = packed.mean(axis=1, dtype=np.float32)
-            return samples
+                return mixed(packed)
         index = 1 if self._channel == "right" and channels > 1 else 0
         return np.ascontiguousarray(packed[:, index])
 
@@ -137,8 +142,12 @@ class Resampler:
         return _frame_of(self._choose(packed), frame.sample_rate)
 
 
-def _frame_of(samples: Samples, rate: int) -> AudioFrame:
-    frame = AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+def _frame_of(samples: npt.NDArray[np.float32], rate: int) -> AudioFrame:
+    """Return samples of shape (n_samples,) or (n_samples, n_channels) as a frame."""
+    channels = samples[0].size
+    values = np.ascontiguousarray(samples).reshape(1, -1)
+    layout = f"{channels} channels" if channels > 1 else "mono"
+    frame = AudioFrame.from_ndarray(values, format="flt", layout=layout)
     frame.sample_rate = rate
     return frame
 
@@ -185,11 +194,124 @@ def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[
     resampler = Resampler("<array>", "mix")
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
-        scaled = block.astype(
-            np.float32
-        )  # a copy: the caller of this function may change the block
+        scaled = block.astype(np.float32)  # a copy: the caller may change the block
         if block.dtype == np.int16:
             scaled /= 32768
         np.clip(scaled, -MAX_LOUD, MAX_LOUD, out=scaled)
         yield from (resampler.push_samples(scaled, rate) if rate != SAMPLING_RATE else (scaled,))
     yield from resampler.flush()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelBlock:
+    """Audio with its channels.
+
+    Attributes:
+        mixed: the plain mix, shape (n_samples,).
+        channels: shape (n_samples, n_channels).
+    """
+
+    mixed: Samples
+    channels: Samples
+
+    def __len__(self) -> int:
+        """Return the number of samples of each channel."""
+        return len(self.mixed)
+
+    @classmethod
+    def of(cls, channels: Samples) -> Self:
+        """Return a block of channels whose plain mix is their mean."""
+        if channels.shape[1] == 1:
+            return cls(np.ascontiguousarray(channels[:, 0]), channels)
+        with np.errstate(over="ignore", invalid="ignore"):  # the reader reports such samples
+            return cls(mixed(channels), channels)
+
+    @classmethod
+    def joined(cls, blocks: Sequence["ChannelBlock"]) -> Self:
+        """Return successive blocks, at least one, as one block."""
+        return cls(
+            np.concatenate([block.mixed for block in blocks]),
+            np.concatenate([block.channels for block in blocks]),
+        )
+
+    def part(self, start: int, end: int | None = None) -> "ChannelBlock":
+        """Return a range of the samples."""
+        return ChannelBlock(self.mixed[start:end], self.channels[start:end])
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether the plain mix is the mean of the channels."""
+        return not is_mixed_by_ffmpeg(self.channels.shape[1])
+
+
+def is_mixed_by_ffmpeg(channels: int) -> bool:
+    """Return whether FFmpeg mixes this number of channels, by their positions."""
+    return 2 < channels <= MAX_MIXED  # noqa: PLR2004 - FFmpeg's mix of two is 3 dB too loud
+
+
+class ChannelResampler:
+    """Streaming converter of frames to blocks of all channels at 16 kHz, at most 1 s each.
+
+    Args:
+        name: name of the recording, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._mix = Resampler(name, "mix")
+        self._each: tuple[Resampler, ...] = ()  # one for each group of `MAX_CONVERTED` channels
+        self._name = name
+        self._channels = 0
+
+    def push(self, frame: AudioFrame) -> Iterator[ChannelBlock]:
+        """Yield the blocks that `frame` completes; see `Resampler.push`.
+
+        Raises:
+            AudioError: FFmpeg cannot convert the frame.
+        """
+        channels = frame.layout.nb_channels
+        if channels != self._channels:
+            yield from self.flush()
+            self._channels = channels
+            groups = -(-channels // MAX_CONVERTED)
+            self._each = tuple(Resampler(self._name, "each") for _ in range(groups))
+        # first the mix, which refuses formats without a conversion
+        plain = [*self._mix.push(frame)] if self._has_own_mix() else None
+        parts = zip(self._each, self._parts(frame), strict=True)
+        yield from _join(plain, [each.push(part) for each, part in parts])
+
+    def flush(self) -> Iterator[ChannelBlock]:
+        """Yield the samples that the resamplers still hold, and reset the resamplers."""
+        plain = [*self._mix.flush()] if self._has_own_mix() else None
+        yield from _join(plain, [each.flush() for each in self._each])
+
+    def _has_own_mix(self) -> bool:
+        """Return whether the plain mix is not the mean of the resampled channels."""
+        return is_mixed_by_ffmpeg(self._channels) or self._channels > MAX_CONVERTED
+
+    def _parts(self, frame: AudioFrame) -> Iterable[AudioFrame]:
+        """Return a frame for each group of channels."""
+        if len(self._each) == 1:
+            return (frame,)
+        packed = packed_samples(frame)
+        return [
+            _frame_of(packed[:, start : start + MAX_CONVERTED], frame.sample_rate)
+            for start in range(0, self._channels, MAX_CONVERTED)
+        ]
+
+
+def _join(
+    plain: Sequence[Samples] | None, groups: Sequence[Iterator[Samples]]
+) -> Iterator[ChannelBlock]:
+    """Yield blocks of the channels of all groups, with their plain mix; None: their mean."""
+    for index, parts in enumerate(zip(*groups, strict=True)):
+        channels = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        yield ChannelBlock.of(channels) if plain is None else ChannelBlock(plain[index], channels)
+
+
+def open_resampler(
+    name: str, channel: Delivery, rate: int = SAMPLING_RATE
+) -> ChannelResampler | Resampler:
+    """Return the converter of a channel; at 16 kHz, the mix of all channels has all speech."""
+    if channel == "mix" and rate == SAMPLING_RATE:
+        return ChannelResampler(name)
+    return Resampler(name, channel, rate)

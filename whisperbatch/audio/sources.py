@@ -1,7 +1,4 @@
-"""Sources of recordings: their names for messages, and the path or file object that is read.
-
-Checks of samples in memory: their type, shape, sampling rate and scale.
-"""
+"""Sources of recordings: their names, what FFmpeg reads of them, and checks of arrays."""
 
 import io
 import sys
@@ -27,7 +24,7 @@ from whisperbatch.options import (
     plain,
 )
 from whisperbatch.text.messages import shown
-from whisperbatch.types import Audio
+from whisperbatch.types import SAMPLING_RATE, Audio
 
 ARRAY_NAME: Final = "<array>"
 BYTES: Final = (bytes, bytearray, memoryview)
@@ -175,7 +172,8 @@ def check_array(audio: Audio, options: Options, name: str) -> None:
     if not len(samples):
         raise AudioError("has no samples; give at least one", source=name)
     if samples.dtype == np.float32:
-        _check_finite(samples, rate, name)
+        for start in range(0, len(samples), BLOCK):
+            check_finite(samples[start : start + BLOCK], name, start, rate)
         _check_scale(samples, name)
 
 
@@ -191,20 +189,28 @@ def _check_channels(samples: npt.NDArray[np.float32 | np.int16], name: str) -> N
     check_separate(name, samples.shape[1])
 
 
-def not_finite(name: str, time: float) -> AudioError:
-    """Return the error for samples that are NaN or infinite at a time, in seconds."""
-    return AudioError(
-        f"has NaN or infinite samples at {time:.3f} s; replace them, for example by silence",
-        source=name,
-    )
+def check_finite(
+    block: npt.NDArray[np.float32 | np.int16], name: str, position: int, rate: int = SAMPLING_RATE
+) -> None:
+    """Check a block of a recording.
 
+    Args:
+        block: shape (n_samples,) or (n_samples, n_channels).
+        name: name of the recording, for the message.
+        position: first sample of the block, counted in the recording.
+        rate: sampling rate of the block, in Hz.
 
-def _check_finite(samples: npt.NDArray[np.float32 | np.int16], rate: int, name: str) -> None:
-    for start in range(0, len(samples), BLOCK):
-        finite = np.isfinite(samples[start : start + BLOCK])
-        if not finite.all():
-            rows = finite.reshape(len(finite), -1).all(axis=1)
-            raise not_finite(name, (start + int(np.argmin(rows))) / rate)
+    Raises:
+        AudioError: a sample is NaN or infinite.
+    """
+    finite = np.isfinite(block)
+    if not finite.all():
+        first = position + int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+        raise AudioError(
+            f"has NaN or infinite samples at {first / rate:.3f} s; replace them, for example by "
+            "silence",
+            source=name,
+        )
 
 
 def _check_scale(samples: npt.NDArray[np.float32 | np.int16], name: str) -> None:

@@ -1,14 +1,10 @@
-"""The audio tracks of a file: what the container states about them, and which is read by default.
+"""The audio tracks of a media file, opened by PyAV (FFmpeg), and which is read by default.
+
+All calls of FFmpeg that open, demux, seek and decode are here, with those that differ between the
+versions of PyAV: 14.2 to 19 work. Errors of FFmpeg become AudioError, or mark a damaged packet.
 
 The order in which tracks are preferred: tracks that can be decoded; the main sound before audio
 descriptions and commentaries; the default flag of the container; the number.
-
-Calls of PyAV that differ between its versions: 14.2 to 19 work.
-
-An audio track of a media file, opened by PyAV (FFmpeg).
-
-All calls of FFmpeg that open, demux, seek and decode are here. Errors of FFmpeg become AudioError,
-or mark a damaged packet.
 """
 
 import re
@@ -23,14 +19,22 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 from whisperbatch.audio.clock import RESETTING, OtherTracks
-from whisperbatch.audio.file_objects import FileObject
-from whisperbatch.audio.inputs import PLAYLISTS, HttpAnswer, RifxFile, is_http, open_rifx
+from whisperbatch.audio.file_objects import (
+    PLAYLISTS,
+    FileObject,
+    HttpAnswer,
+    RifxFile,
+    is_http,
+    open_rifx,
+)
 from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.types import Notices
 
 if TYPE_CHECKING:
+    from av.audio.codeccontext import AudioCodecContext
     from av.audio.stream import AudioStream
+    from av.packet import Packet
 
 KINDS: Final = {
     "visual_impaired": "audio description",
@@ -92,7 +96,7 @@ ChooseTrack: TypeAlias = Callable[[Sequence[TrackInfo]], int]
 
 def info_of(number: int, stream: "AudioStream") -> TrackInfo:
     """Return what the container states about a track."""
-    context = getattr(stream, "codec_context", None)  # None without a decoder
+    context = _context(stream)
     title = " ".join(_tag(stream, "title").split())
     language = _tag(stream, "language")
     flags = {flag.name for flag in type(stream.disposition) if flag in stream.disposition}
@@ -144,12 +148,14 @@ def name_others(
         notices.add("track", 0.0, 0.0, f"only track {read.number} was read; there is also {names}")
 
 
+def _context(stream: "AudioStream") -> "AudioCodecContext | None":
+    """Return the codec context of a track; None if FFmpeg has no decoder for its codec."""
+    return getattr(stream, "codec_context", None)
+
+
 def _tag(stream: "AudioStream", name: str) -> str:
     return tags_of(stream).get(name, "").strip()
 
-
-if TYPE_CHECKING:
-    from av.audio.stream import AudioStream
 
 IGNORED: Final = "metadata_errors"
 
@@ -186,10 +192,6 @@ def tags_of(stream: "AudioStream") -> dict[str, str]:
         for name, value in stream.metadata.items()
     }
 
-
-if TYPE_CHECKING:
-    from av.audio.stream import AudioStream
-    from av.packet import Packet
 
 OwnFile: TypeAlias = RifxFile | HttpAnswer | None
 SHARED_CLOCKS: Final = RESETTING | {"asf", "flv", "matroska,webm"}
@@ -231,8 +233,7 @@ class Track:
             self.all_tracks = tuple(starmap(info_of, enumerate(streams)))
             self._stream = self._find(number)
             self.format: str = self._container.format.name
-            context = getattr(self._stream, "codec_context", None)
-            self.codec: str = context.name if context else ""
+            self.codec = self.all_tracks[self.number].codec
             start = self._container.start_time
             self.start = start / av.time_base if start is not None else 0.0
             self.duration = (self._container.duration or 0) / av.time_base
@@ -274,13 +275,13 @@ class Track:
     @property
     def rate(self) -> int:
         """The sampling rate that the header states, in Hz; 0 if it is unknown."""
-        context = getattr(self._stream, "codec_context", None)
+        context = _context(self._stream)
         return (context.sample_rate or 0) if context else 0
 
     @property
     def byte_rate(self) -> float:
         """The bytes of a second of the track that the header states; 0 if they are unknown."""
-        context = getattr(self._stream, "codec_context", None)
+        context = _context(self._stream)
         return (context.bit_rate or 0) / 8 if context else 0.0
 
     def packets(self) -> Iterator["Packet[AudioStream]"]:
@@ -367,8 +368,7 @@ class Track:
 
 def frames_of(packet: "Packet[AudioStream]") -> list[AudioFrame] | None:
     """Return the frames of a packet that have samples; None if the packet is damaged."""
-    # without a decoder for the codec, PyAV has no codec context; PyAV 14 to 16.0 then crashes
-    if getattr(packet.stream, "codec_context", None) is None:
+    if _context(packet.stream) is None:  # PyAV 14 to 16.0 then crashes
         return None
     try:
         frames = packet.decode()

@@ -111,17 +111,13 @@ def pieces(spans: Sequence[SpeechSpan], max_silence: int | None = None) -> tuple
 class AudioBuffer:
     """The latest samples of an audio stream. Positions count from the start of the stream.
 
-    Args:
-        start: position of the first sample that will be appended.
-
     Attributes:
         end: position after the last sample in the buffer.
     """
 
-    def __init__(self, start: int = 0) -> None:
+    def __init__(self) -> None:
         self._blocks: list[Samples] = []
-        self._start = start
-        self.end = start
+        self._start = self.end = 0
 
     def append(self, samples: Samples) -> None:
         """Add the next samples of the stream, shape (n_samples,)."""
@@ -153,11 +149,11 @@ def chunks(
     offset: int = 0,
     section: int = 0,
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a section, each when later speech can no longer change it.
+    """Yield the chunks of a section in order, each when later speech can no longer change it.
 
-    Every speech span is in exactly one chunk. Memory does not grow with the recording: the buffer
-    holds at most `LOOK_AHEAD` chunk lengths of audio, the spans that can still change, and one
-    block.
+    Pieces and speech spans of the chunks count samples of the recording. Every speech span is
+    in exactly one chunk. Memory does not grow with the recording: the buffer holds at most
+    `LOOK_AHEAD` chunk lengths of audio, the spans that can still change, and one block.
 
     Args:
         frames: consecutive blocks of a section from a Vad.
@@ -167,9 +163,6 @@ def chunks(
         index: number that the first chunk gets in its recording.
         offset: position in the recording of the first sample of `frames`.
         section: number of the section.
-
-    Yields:
-        Chunks in order. Their pieces and speech spans count samples of the recording.
     """
     limit = to_samples(options.chunk_length)
     max_silence = None if options.max_silence is None else to_samples(options.max_silence)

@@ -22,7 +22,6 @@ from rich.console import Console
 
 from whisperbatch.boundary import as_error
 from whisperbatch.cli import flags
-from whisperbatch.cli.detect_language import DetectionArguments, detect_languages
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
@@ -34,10 +33,15 @@ from whisperbatch.cli.printing import (
     print_result,
     reason_of,
 )
-from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
+from whisperbatch.cli.transcribe import (
+    DetectionArguments,
+    TranscribeArguments,
+    detect_languages,
+    transcribe_all,
+)
 from whisperbatch.dependencies import interface_note
-from whisperbatch.engines.keywords import setting_parameters
 from whisperbatch.engines.memory import return_large_arrays_at_once
+from whisperbatch.engines.settings import setting_parameters
 from whisperbatch.errors import (
     InternalError,
     MissingExtraError,
@@ -46,7 +50,7 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.options import DETECTION_OPTIONS, Options, hint_for
+from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES, hint_for
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SETTINGS: Final = setting_parameters()
@@ -62,7 +66,7 @@ READER_ENDED: Final = 128 + 13  # SIGPIPE, which Windows does not define
 LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 """Keywords of `load` that are flags."""
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
-OPTIONS: Final = {*flags.field_names(Options)} - FOR_ARRAYS
+OPTIONS: Final = {*OPTION_NAMES} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""

@@ -33,11 +33,7 @@ CLEAR_LINE: Final = "\r\033[K"
 
 
 def run_doctor(arguments: Sequence[str]) -> NoReturn:
-    """Run the command, and exit with its status.
-
-    Args:
-        arguments: the flags.
-    """
+    """Run the command, and exit with its status."""
     flags = _parser().parse_args(arguments)
     try:
         sys.exit(_diagnose(flags))
@@ -48,7 +44,6 @@ def run_doctor(arguments: Sequence[str]) -> NoReturn:
 
 
 def _diagnose(flags: argparse.Namespace) -> int:
-    """Print the findings, and return the exit status."""
     terminal = sys.stderr.isatty()
 
     def show_status(text: str) -> None:
@@ -81,7 +76,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the flags."""
     parser = _Parser(
         prog="whisperbatch doctor",
         description=DESCRIPTION,

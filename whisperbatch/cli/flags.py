@@ -21,14 +21,14 @@ from rich.padding import Padding
 from typer.core import TyperCommand
 
 from whisperbatch import load, options
-from whisperbatch.engines.keywords import EngineName
+from whisperbatch.engines.settings import EngineName
 from whisperbatch.options import (
-    PARSERS,
     TRUTH_VALUES,
     accepts_none,
     documented_fields,
     documented_sections,
     metavar_of,
+    parse_text,
     with_parameters,
     without_none,
 )
@@ -115,11 +115,7 @@ Verbose = Annotated[
 
 
 def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
-    """Yield a flag for each option; its default, None, means that the flag is not given.
-
-    Args:
-        names: the options that get a flag; None for all.
-    """
+    """Yield a flag for each option; its default, None, means that the flag is not given."""
     sections = documented_sections()
     declared = {field.name: field for field in fields(options.Options)}
     for section, panel in PANELS.items():
@@ -164,18 +160,17 @@ def make_flag(
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
     settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
     value_type = without_none(annotation)
-    optional = accepts_none(annotation)
     if value_type is bool:
         spelling = f"{spelling}/--no-{spelling[2:]}"
         typer_type: Any = bool
     elif get_origin(value_type) is Literal or (
-        value_type in (int, float) and default is not None and not optional
+        value_type in (int, float) and default is not None and not accepts_none(annotation)
     ):
         typer_type = value_type
     else:
         typer_type = str
         if value_type is not str:
-            settings["parser"] = parser_of(value_type, optional=optional)
+            settings["parser"] = parser_of(annotation)
             settings["metavar"] = metavar_of(value_type)
     option = typer.Option(spelling, show_default=False, **settings)
     return inspect.Parameter(
@@ -186,23 +181,16 @@ def make_flag(
     )
 
 
-def parser_of(value_type: object, *, optional: bool) -> Callable[[str], Any]:
-    """Return a function that parses the text of a flag.
-
-    Args:
-        value_type: a key of `PARSERS`.
-        optional: whether "none" is a value.
-    """
+def parser_of(annotation: object) -> Callable[[str], Any]:
+    """Return a function that parses the text of a flag of this type."""
 
     def parse(text: str) -> Any:  # noqa: ANN401 - any type of an option
-        if optional and text.lower() == "none":
-            return NONE
         try:
-            return PARSERS[value_type](text)
+            value = parse_text(annotation, text)
         except ValueError as error:
-            raise typer.BadParameter(
-                f"{text!r} is not of the form {metavar_of(value_type)}"
-            ) from error
+            form = metavar_of(without_none(annotation))
+            raise typer.BadParameter(f"{text!r} is not of the form {form}") from error
+        return NONE if value is None else value
 
     return parse
 
@@ -235,7 +223,7 @@ def with_arguments(
     Args:
         arguments: the dataclass. Its fields declare flags, see `argument_flags`.
         load: keywords of `load` that are flags: the field `load_keywords`.
-        options: options that are flags: the field `options`.
+        options: options that are flags: the field `options`, keywords of the command's function.
     """
     declared = tuple(argument_flags(arguments))
     more = (*load_flags(load, "Model"), *option_flags(options))
@@ -326,11 +314,7 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
 
 
 def find_switches(commands: Iterable[Any]) -> dict[str, bool]:
-    """Return the boolean flags of commands, and whether each has a `--no-` form.
-
-    Args:
-        commands: of Typer, with their parameters.
-    """
+    """Return the boolean flags of commands, and whether each has a `--no-` form."""
     parameters = (parameter for command in commands for parameter in command.params)
     return {
         name: bool(parameter.secondary_opts)
@@ -339,11 +323,6 @@ def find_switches(commands: Iterable[Any]) -> dict[str, bool]:
         for name in parameter.opts
         if name.startswith("--")
     }
-
-
-def field_names(group: type[Any]) -> list[str]:
-    """Return the names of the fields of a dataclass."""
-    return [field.name for field in fields(group)]
 
 
 def flag_of(name: str) -> str:

@@ -15,10 +15,10 @@ import whisperbatch as wb
 from whisperbatch.audio import list_tracks, open_audio
 from whisperbatch.cli.printing import loading_status, print_note_on_terminal, print_result
 from whisperbatch.engines.devices import describe_devices
-from whisperbatch.machine import available_cpus
 from whisperbatch.models import available_models, find_model, loaded_revision, locate_model
 from whisperbatch.models.packages import PACKAGES as MODEL_PACKAGES
 from whisperbatch.models.packages import package_folders
+from whisperbatch.runtimes.machine import available_cpus
 
 PARAMETERS: Final = MappingProxyType(
     {
@@ -108,7 +108,6 @@ def show_tracks(recording: str) -> None:
 
 
 def _facts(model: str, revision: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each line."""
     for package in PACKAGES:
         yield package, version(package)
     packages = packages_distributions()
@@ -138,7 +137,6 @@ def _without_revision(model: str) -> str:
 
 
 def _processor() -> str:
-    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

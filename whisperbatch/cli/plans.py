@@ -19,9 +19,9 @@ from whisperbatch.cli.printing import (
     print_note_on_terminal,
     print_result,
 )
-from whisperbatch.engines.keywords import setting_parameters
+from whisperbatch.engines.settings import setting_parameters
 from whisperbatch.errors import OptionError
-from whisperbatch.options import Options
+from whisperbatch.options import OPTION_NAMES
 from whisperbatch.types import SECTION, to_seconds
 from whisperbatch.writers import (
     FORMATS,
@@ -39,7 +39,7 @@ PLAN_KEYWORDS: Final = tuple(
 )
 """Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
 NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
-PLAN_OPTIONS: Final = {*flags.field_names(Options)} - NOT_PLANNED
+PLAN_OPTIONS: Final = {*OPTION_NAMES} - NOT_PLANNED
 
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Path or URL of the plan.")]
@@ -48,12 +48,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanArguments:
-    """The arguments of `plan`: a flag for each field, and those of the last two.
-
-    Attributes:
-        load_keywords: keywords of `load`.
-        options: keywords of `transcribe`.
-    """
+    """The arguments of `plan`: a flag for each field, and those of the last two."""
 
     sources: Annotated[
         list[str],
@@ -83,12 +78,7 @@ class PlanArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkArguments:
-    """The arguments of `work`: a flag for each field, and those of the last two.
-
-    Attributes:
-        load_keywords: keywords of `load`.
-        options: the batch size, if it is given.
-    """
+    """The arguments of `work`: a flag for each field, and those of the last two."""
 
     plan: PlanName
     shard: Annotated[
@@ -130,12 +120,7 @@ class WorkArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinArguments:
-    """The arguments of `join`: a flag for each field.
-
-    Attributes:
-        layout: of subtitles.
-        tables: the content of csv and tsv files.
-    """
+    """The arguments of `join`: a flag for each field."""
 
     plan: PlanName
     output: Annotated[

@@ -29,10 +29,6 @@ def find_recordings(
 ) -> tuple[tuple[InputFile, ...], tuple[AudioError, ...]]:
     """Return the recordings, and the errors of the folders that cannot be searched.
 
-    Args:
-        inputs: files, directories, patterns, URLs, "-".
-        output_suffixes: see `find_inputs`.
-
     Raises:
         AudioError: there are no recordings, and a folder cannot be searched.
         OptionError: there are no recordings.

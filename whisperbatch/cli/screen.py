@@ -23,7 +23,6 @@ from rich.text import Text
 
 from whisperbatch.audio import stated_duration
 from whisperbatch.cli.printing import clock, print_error, print_note, print_result, print_segment
-from whisperbatch.errors import WhisperBatchError
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
@@ -199,7 +198,8 @@ class Terminal:
                 self._console.print(_finished_line(event), soft_wrap=True, highlight=False)
         else:
             if isinstance(event, Failed):
-                self._console.print(_failed_line(event.error), soft_wrap=True, highlight=False)
+                line = Text.assemble(("failed ", "bold red"), escape_controls(str(event.error)))
+                self._console.print(line, soft_wrap=True, highlight=False)
             self._durations.pop(source, None)
             self._count -= 1
         self._remaining -= 1
@@ -322,10 +322,6 @@ def _finished_line(event: Finished) -> Text:
         (omissions, "yellow"),
         (escape_controls(f" -> {paths}") if paths else "", "dim"),
     )
-
-
-def _failed_line(error: WhisperBatchError) -> Text:
-    return Text.assemble(("failed ", "bold red"), escape_controls(str(error)))
 
 
 def _name(source: str) -> str:

@@ -1,26 +1,35 @@
-"""The command `whisperbatch transcribe`.
+"""The commands `whisperbatch transcribe` and `whisperbatch detect-language`.
 
 find recordings -> skip finished outputs -> load the model -> transcribe -> write files
 """
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 import whisperbatch as wb
 from whisperbatch.cli.flags import DEFAULT_MODEL, Inputs, Model, Verbose
-from whisperbatch.cli.printing import ExitOnSignal, is_output_closed, loading_status, print_note
+from whisperbatch.cli.printing import (
+    ExitOnSignal,
+    is_output_closed,
+    loading_status,
+    print_error,
+    print_note,
+    print_note_on_terminal,
+    print_result,
+)
 from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings, read_overview
 from whisperbatch.cli.screen import Screen, open_screen
-from whisperbatch.engines.keywords import settings_of
-from whisperbatch.errors import OptionError
+from whisperbatch.engines.settings import settings_of
+from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.jobs import (
     LEDGER_NAME,
     MACHINE_KEYWORDS,
@@ -36,8 +45,9 @@ from whisperbatch.jobs import (
     run_job,
 )
 from whisperbatch.models import find_model, fingerprint, measured_kept_frames
-from whisperbatch.options import Options, resolve
-from whisperbatch.types import Transcript
+from whisperbatch.options import Options, for_detection, resolve
+from whisperbatch.text import LANGUAGES
+from whisperbatch.types import LanguageDetection, Transcript
 from whisperbatch.vad import vad_fingerprint
 from whisperbatch.writers import (
     FORMATS,
@@ -53,17 +63,13 @@ from whisperbatch.writers import (
 )
 from whisperbatch.writers.timeline import PLOT_FORMATS, check_plot, write_timeline
 
+MAX_ALTERNATIVES: Final = 2  # languages printed after the best language
+MIN_PROBABILITY: Final = 0.005  # of an alternative: less would be printed as 0 %
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscribeArguments:
-    """The arguments of the command: a flag for each field, and those of the last two.
-
-    Attributes:
-        layout: of subtitles.
-        tables: the content of csv and tsv files.
-        load_keywords: keywords of `load`.
-        options: keywords of `transcribe`.
-    """
+    """The arguments of the command: a flag for each field, and those of the last two."""
 
     inputs: Inputs
     model: Model = DEFAULT_MODEL
@@ -180,8 +186,9 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         detectors = (plan.speech_detector, plan.references)
         return digest(plan.weights, detectors, plan.options, load_keywords, options)
 
-    with _ledger(plan.ledger_dir, start_again=not arguments.resumes) as ledger:
-        job = Job(settings, ledger, redo=not arguments.resumes)
+    again, folder = not arguments.resumes, plan.ledger_dir
+    with Ledger(folder, start_again=again) if folder else nullcontext() as ledger:
+        job = Job(settings, ledger, redo=again)
         job.register()
         unfinished = [job.remaining(item) for item in plan.items]
         remaining = [*plan.failures, *failures_if_all(unfinished)]
@@ -226,26 +233,19 @@ def _plan(arguments: TranscribeArguments) -> _Plan:
     has_ledger = arguments.resumes or directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
     engine = settings_of(arguments.load_keywords)
     engine.check(options.search)
+    weights = find_model(
+        arguments.model, transformers=engine.reads_transformers, revision=engine.revision
+    )
     return _Plan(
         items=items,
         failures=tuple(Failed(WorkItem(error.source or "", ()), error) for error in errors),
         options=options,
         text=not many and not arguments.json_lines and not (formats and is_output_closed()),
         ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=_weights(
-            find_model(
-                arguments.model,
-                transformers=engine.reads_transformers,
-                revision=engine.revision,
-            )
-        ),
+        weights=f"{fingerprint(weights)}, {measured_kept_frames(weights)} of the frames",
         speech_detector=vad_fingerprint(options),
         references=references_fingerprint(options),
     )
-
-
-def _weights(directory: Path) -> str:
-    return f"{fingerprint(directory)}, {measured_kept_frames(directory)} of the frames"
 
 
 def _check_standard_input(sources: Sequence[str], options: Options) -> None:
@@ -274,7 +274,6 @@ def _transcribe(
     tally: Tally,
     screen: Screen,
 ) -> None:
-    """Load the model, transcribe the remaining recordings, and show each event."""
 
     def write_output(transcript: Transcript, path: Path) -> None:
         suffix = path.suffix[1:]
@@ -365,5 +364,59 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _ledger(directory: Path | None, *, start_again: bool) -> AbstractContextManager[Ledger | None]:
-    return Ledger(directory, start_again=start_again) if directory else nullcontext()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionArguments:
+    """The arguments of the command: a flag for each field, and those of the last two."""
+
+    inputs: Inputs
+    model: Model = DEFAULT_MODEL
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print a line of JSON for each recording.")
+    ] = False
+    verbose: Verbose = False
+    load_keywords: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+def detect_languages(arguments: DetectionArguments) -> int:
+    """Print the language of each recording, and return the exit status.
+
+    Raises:
+        WhisperBatchError: the options are invalid, there are no recordings, the model does not
+            load, or standard output cannot be written.
+    """
+    for_detection(**arguments.options)
+    files, folder_errors = find_recordings(arguments.inputs)
+    for folder_error in folder_errors:
+        print_error(folder_error)
+    failed = len(folder_errors)
+    with loading_status(arguments.model, print_note_on_terminal):
+        asr = wb.load(arguments.model, **arguments.load_keywords)
+    with asr:
+        for file in files:
+            try:
+                detection = asr.detect_language(file.source, **arguments.options)
+            except WhisperBatchError as error:
+                failed += 1
+                print_error(error)
+                continue
+            if arguments.json_lines:
+                print_result(json.dumps({"source": file.name, **asdict(detection)}))
+            else:
+                name = f"{file.name}: " if len(files) > 1 else ""
+                print_result(f"{name}{_describe(detection)}")
+    return 1 if failed else 0
+
+
+def _describe(detection: LanguageDetection) -> str:
+    """Return a detection as text: "en (English) 93%, then fr 4%, de 1%"."""
+    if detection.language is None:
+        return f"none ({detection.reason})" if detection.reason else "none"
+    alternatives = [
+        f"{code} {probability:.0%}"
+        for code, probability in list(detection.probabilities.items())[1 : 1 + MAX_ALTERNATIVES]
+        if probability >= MIN_PROBABILITY
+    ]
+    ending = f", then {', '.join(alternatives)}" if alternatives else ""
+    name = LANGUAGES[detection.language].title()
+    return f"{detection.language} ({name}) {detection.probability:.0%}{ending}"

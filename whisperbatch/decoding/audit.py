@@ -22,11 +22,10 @@ from whisperbatch.decoding.repeats import Repeat, Verdict, find_repeats, judge, 
 from whisperbatch.decoding.words import count_letters, slow_duration
 from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText
-from whisperbatch.text.languages import UNSPACED
+from whisperbatch.text.languages import UNSPACED, foreign_letters
 from whisperbatch.text.loops import ends_with_loop
-from whisperbatch.text.scripts import foreign_letters
 from whisperbatch.threads import cached_property
 from whisperbatch.types import Chunk, SpeechSpan, speech_seconds, to_samples, to_seconds
 
@@ -243,7 +242,6 @@ def _normalize(word: str) -> str:
 
 
 def _audit(decoded: DecodedRow) -> Audit:
-    """Check a decoded row against its speech and the thresholds of the options."""
     speech_limit = max_tokens_for(decoded.chunk)
     user_limit = decoded.options.max_new_tokens
     limited_by_user = user_limit is not None and user_limit <= speech_limit

@@ -24,14 +24,19 @@ from whisperbatch.decoding.hallucinations import (
     omissions_of,
     suspicious_words,
 )
-from whisperbatch.decoding.prompts import Context, Prompts, advance, only_corrects_words
+from whisperbatch.decoding.prompts import (
+    Context,
+    Prompts,
+    WhisperTokenizer,
+    advance,
+    only_corrects_words,
+)
 from whisperbatch.decoding.retries import Retry, first_limit
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
 from whisperbatch.decoding.spoken_language import LanguageChoice, LanguageDoubts
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
 from whisperbatch.options import PROMPT_RESET_TEMPERATURE, Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import (
     LanguageDoubt,
@@ -88,18 +93,17 @@ class ChunkDecoder:
         """Return the parts of a row after their retries, and whether a part was decoded again."""
         parts: list[DecodedRow] = []
         retried = False
-        for decoded in in_languages:
+        contexts = context.of_parts(len(in_languages))
+        for decoded, part_context in zip(in_languages, contexts, strict=True):
             if decoded.audit.passed:
                 parts.append(decoded)
                 continue
-            part_context = context if decoded is in_languages[0] else replace(context, prefix=())
             new_parts, decoded_again = self._retry(decoded, part_context)
             parts += new_parts
             retried = retried or decoded_again
         return tuple(parts), retried
 
     def _is_first(self, row: Row) -> bool:
-        """Return whether a row is the first of its recording, in the first section."""
         in_first_section = row.chunk.section == first_section(self._options.clip_timestamps)
         return in_first_section and not row.chunk.index
 
@@ -143,8 +147,7 @@ class ChunkDecoder:
         language = row.language
         if language is None:
             raise ValueError("ChunkDecoder needs rows with their language")
-        translated = self._options.code_switching_output == "english" and language != "en"
-        return RowRequest(row, language, "translate" if translated else self._options.task, context)
+        return RowRequest(row, language, task_for(self._options, language), context)
 
     def _result(
         self,
@@ -155,7 +158,6 @@ class ChunkDecoder:
         *,
         redecoded: bool,
     ) -> RowResult:
-        """Filter the parts of a row."""
         texts: list[ScoredText] = []
         omissions: list[Omission] = []
         for part in parts:

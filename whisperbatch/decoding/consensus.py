@@ -29,7 +29,7 @@ from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.types import HOP, WINDOW, Chunk, speech_seconds, to_samples, to_seconds
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,6 @@ class Consensus:
     def _decode(
         self, row: Row, chunks: Sequence[Chunk], like: DecodedRow, context: Context
     ) -> list[DecodedRow]:
-        """Decode the moved chunks of a row in the language of its present text."""
         rows = [Row.of(chunk, self._extractor, row.recording) for chunk in chunks]
         return self._decode_rows(
             [RowRequest(moved_row, like.language, like.task, context) for moved_row in rows]
@@ -168,7 +167,6 @@ def first_stays_typical(texts: Sequence[Sequence[str]]) -> bool:
 
 
 def _differences(texts: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Return the numbers of word differences between all texts."""
     differences = [[0] * len(texts) for _ in texts]
     for (first, text), (second, other) in combinations(enumerate(texts), 2):
         distance = word_distance(text, other)

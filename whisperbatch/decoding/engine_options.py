@@ -4,8 +4,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from whisperbatch.decoding.prompts import Prompts
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import Prompts, WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, Options, checks
 from whisperbatch.protocols import Engine, EngineTraits
@@ -43,20 +42,15 @@ def options_for(engine: Engine, options: Options) -> Options:
                     )
         _check_translation(engine, options)
         return options
-    if options.language not in (None, "en"):
+    refused = {
+        f"language={options.language!r}": options.language not in (None, "en"),
+        "languages": bool(options.languages),
+        "multilingual": options.multilingual,
+        "task='translate'": options.task == "translate",
+    }
+    if given := next((text for text, is_given in refused.items() if is_given), None):
         raise OptionError(
-            f"language={options.language!r}: model {engine.name} is English-only; "
-            "use a multilingual model such as 'base'"
-        )
-    if options.languages or options.multilingual:
-        name = "languages" if options.languages else "multilingual"
-        raise OptionError(
-            f"{name}: model {engine.name} is English-only; use a multilingual model such as 'base'"
-        )
-    if options.task == "translate":
-        raise OptionError(
-            f"task='translate': model {engine.name} is English-only; "
-            "use a multilingual model such as 'base'"
+            f"{given}: model {engine.name} is English-only; use a multilingual model such as 'base'"
         )
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(Options, name) for name in LANGUAGE_DETECTION_OPTIONS}

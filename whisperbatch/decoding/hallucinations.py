@@ -30,10 +30,40 @@ from whisperbatch.decoding.audit import (
 from whisperbatch.decoding.repeats import Repeat, Verdict, has_room, times_of
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.segmentation.timed_text import AlignedWord, TimedText, join_words
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.types import Omission, Reason, speech_seconds, to_seconds
 
 MIN_RUN: Final = 3  # consecutive words of the prompt that are suspicious
+MIN_COVERAGE: Final = 0.3  # spoken text covers at least this fraction of its speech
+# Boilerplate, and text that is one loop from the first word to the last, is doubtful below this
+# average log-probability, and above this no-speech probability. A loop in speech is more probable:
+# the model expects each repetition.
+BOILERPLATE_LOGPROB: Final = -0.7
+BOILERPLATE_NO_SPEECH: Final = 0.5
+
+# Phrases that Whisper learnt from subtitles and produces on music, noise and silence.
+BOILERPLATE: Final = frozenset(
+    (
+        *("you", "bye", "byebye", "thankyou", "thankyouverymuch", "thankyousomuch"),
+        *("thanksforwatching", "thankyouforwatching", "thankyouforlistening", "pleasesubscribe"),
+        *("pleasesubscribetomychannel", "dontforgettosubscribe", "seeyouinthenextvideo"),
+        *("music", "musicplaying", "applause", "subtitlesbytheamaraorgcommunity"),
+        *("soustitresréalisésparlacommunautédamaraorg", "mercidavoirregardécettevidéo"),
+        *("untertitelderamaraorgcommunity", "untertiteldesamaraorgcommunity"),
+        *("untertitelungdeszdffürfunk2017", "vielendankfürszuschauen"),
+        *("subtítulosrealizadosporlacomunidaddeamaraorg", "graciasporverelvideo"),
+        *("legendaspelacomunidadeamaraorg", "sottotitolicreatidallacomunitàamaraorg"),
+        *("sottotitolierevisioneacuradiqtss", "ondertitelsingedienddoordeamaraorggemeenschap"),
+        *("napisystworzoneprzezspołecznośćamaraorg", "субтитрысделалdimatorzok"),
+        *("продолжениеследует", "спасибозапросмотр", "altyazımk"),
+        *("ご視聴ありがとうございました", "字幕由amaraorg社区提供"),
+        *("请不吝点赞订阅转发打赏支持明镜与点点栏目", "시청해주셔서감사합니다"),
+    )
+)
+
+
+Finding = tuple[Sequence[int], Reason, float]
+"""Indices of words to remove, the reason, and the score of the evidence."""
 
 
 def suspicious_words(words: Sequence[str], prompt: Sequence[str]) -> list[int]:
@@ -75,62 +105,6 @@ def leaked_words(
         if kind == "delete" or (kind == "replace" and 2 * (other_end - other_start) < end - start):
             absent.update(range(start, end))
     return [index for index in suspicious if index in absent]
-
-
-MIN_COVERAGE: Final = 0.3  # spoken text covers at least this fraction of its speech
-# Boilerplate, and text that is one loop from the first word to the last, is doubtful below this
-# average log-probability, and above this no-speech probability. A loop in speech is more probable:
-# the model expects each repetition.
-BOILERPLATE_LOGPROB: Final = -0.7
-BOILERPLATE_NO_SPEECH: Final = 0.5
-
-# Phrases that Whisper learnt from subtitles and produces on music, noise and silence.
-BOILERPLATE: Final = frozenset(
-    (
-        "you",
-        "bye",
-        "byebye",
-        "thankyou",
-        "thankyouverymuch",
-        "thankyousomuch",
-        "thanksforwatching",
-        "thankyouforwatching",
-        "thankyouforlistening",
-        "pleasesubscribe",
-        "pleasesubscribetomychannel",
-        "dontforgettosubscribe",
-        "seeyouinthenextvideo",
-        "music",
-        "musicplaying",
-        "applause",
-        "subtitlesbytheamaraorgcommunity",
-        "soustitresréalisésparlacommunautédamaraorg",
-        "mercidavoirregardécettevidéo",
-        "untertitelderamaraorgcommunity",
-        "untertiteldesamaraorgcommunity",
-        "untertitelungdeszdffürfunk2017",
-        "vielendankfürszuschauen",
-        "subtítulosrealizadosporlacomunidaddeamaraorg",
-        "graciasporverelvideo",
-        "legendaspelacomunidadeamaraorg",
-        "sottotitolicreatidallacomunitàamaraorg",
-        "sottotitolierevisioneacuradiqtss",
-        "ondertitelsingedienddoordeamaraorggemeenschap",
-        "napisystworzoneprzezspołecznośćamaraorg",
-        "субтитрысделалdimatorzok",
-        "продолжениеследует",
-        "спасибозапросмотр",
-        "altyazımk",
-        "ご視聴ありがとうございました",
-        "字幕由amaraorg社区提供",
-        "请不吝点赞订阅转发打赏支持明镜与点点栏目",
-        "시청해주셔서감사합니다",
-    )
-)
-
-
-Finding = tuple[Sequence[int], Reason, float]
-"""Indices of words to remove, the reason, and the score of the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +268,7 @@ def omissions_of(
         words: words of a decoded row.
         reasons: reason and score, by the index of the word.
     """
-    return tuple(_runs(words, reasons))
-
-
-def _runs(
-    words: Sequence[AlignedWord], reasons: Mapping[int, tuple[Reason, float]]
-) -> Iterator[Omission]:
+    found = []
     for first, (reason, score) in sorted(reasons.items()):
         if first and reasons.get(first - 1) == (reason, score):
             continue
@@ -307,9 +276,9 @@ def _runs(
         while reasons.get(last + 1) == (reason, score):
             last += 1
         text = "".join(word.text for word in words[first : last + 1]).strip()
-        yield Omission(
-            to_seconds(words[first].start), to_seconds(words[last].end), text, reason, score
-        )
+        start, end = to_seconds(words[first].start), to_seconds(words[last].end)
+        found.append(Omission(start, end, text, reason, score))
+    return tuple(found)
 
 
 def _missed_speech(decoded: DecodedRow, omissions: Sequence[Omission]) -> list[Omission]:

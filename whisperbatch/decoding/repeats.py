@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from whisperbatch.decoding.words import count_letters
-from whisperbatch.features.similarity import (
+from whisperbatch.features.measures import (
     HOP,
     BandLevels,
     band_levels,
@@ -192,7 +192,6 @@ def _without_margins(span: SpeechSpan) -> SpeechSpan:
 
 
 def _frames(words: Sequence[AlignedWord], chunk: Chunk) -> Range:
-    """Return the frames of some words."""
     first, last = chunk.chunk_time(words[0].start), chunk.chunk_time(words[-1].end)
     return first // HOP, max(-(-last // HOP), first // HOP + MIN_PATTERN)
 

@@ -59,11 +59,8 @@ from whisperbatch.decoding.prompts import Context
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.types import Chunk, SpeechSpan, to_seconds
-
-__all__ = ["Retry"]
-
 
 log = logging.getLogger(__name__)
 
@@ -469,7 +466,6 @@ class Retry:
         return tries
 
     def _end_round(self, chunk: _RetriedChunk, tries: Sequence[_Try]) -> None:
-        """Replace the rows whose new text is better."""
         for attempt in tries:
             new_rows: list[AuditedRow] = []
             if attempt.complete:
@@ -545,16 +541,12 @@ class Retry:
         (strategy, temperature), decoded, context = step, row.decoded, row.context
         search = self._search_for(strategy, decoded)
         chunks = [shift(decoded.chunk)] if strategy == "shift" else parts
-        rows = [self._row(chunk, decoded) for chunk in chunks] or [decoded.row]
-        # only the first part can begin the recording and have a prefix
-        contexts = (context, *[replace(context, prefix=())] * (len(rows) - 1))
+        recording = decoded.row.recording
+        rows = [Row.of(chunk, self._extractor, recording) for chunk in chunks] or [decoded.row]
         return [
             RowRequest(part, decoded.language, decoded.task, part_context, search, temperature)
-            for part, part_context in zip(rows, contexts, strict=True)
+            for part, part_context in zip(rows, context.of_parts(len(rows)), strict=True)
         ]
-
-    def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
-        return Row.of(chunk, self._extractor, decoded.row.recording)
 
     def _beams(self, strategy: Strategy) -> int:
         beams = self._options.beam_size

@@ -6,12 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from whisperbatch.decoding.audit import DecodedRow, max_tokens_for
-from whisperbatch.decoding.prompts import NO_CONTEXT, Context
-from whisperbatch.decoding.tokenizer import WhisperTokenizer, segment_by_timestamps, speech_within
+from whisperbatch.decoding.prompts import (
+    NO_CONTEXT,
+    Context,
+    WhisperTokenizer,
+    segment_by_timestamps,
+    speech_within,
+)
 from whisperbatch.decoding.words import place_words
 from whisperbatch.options import MAX_NEW_TOKENS, Options, SearchOptions, Task
 from whisperbatch.protocols import Alignment, Decoded, DecodeRequest, Hypothesis, Sampling
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import TimedText, join_words
 from whisperbatch.types import Chunk
@@ -40,6 +45,12 @@ class RowRequest:
     search: SearchOptions | None = None
     temperature: float = 0.0
     max_tokens: int | None = None
+
+
+def task_for(options: Options, language: str) -> Task:
+    """Return the task of a row in a language: with English output, other speech is translated."""
+    translated = options.code_switching_output == "english" and language != "en"
+    return "translate" if translated else options.task
 
 
 class RowDecoder:

@@ -40,30 +40,55 @@ The decision depends on the row alone, so it is the same in every batch and in e
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
 from whisperbatch.decoding.audit import DecodedRow
-from whisperbatch.decoding.prompts import Context
-from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
+from whisperbatch.decoding.prompts import NO_CONTEXT, Context
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
 from whisperbatch.language.code_switching import best_sequence, most_probable, row_windows
-from whisperbatch.language.decisions import mean_scores, restrict_to, restricted
-from whisperbatch.language.windows import score_chunks, score_languages
+from whisperbatch.language.detection import (
+    mean_scores,
+    restrict_to,
+    restricted,
+    score_chunks,
+    score_languages,
+)
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation.timed_text import LanguageDoubt
-from whisperbatch.text.scripts import foreign_letters
+from whisperbatch.text.languages import foreign_letters
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds, to_samples, to_seconds
 
-__all__ = ["LanguageChoice", "LanguageDoubts"]
+log = logging.getLogger(__name__)
 
-
+# probability of a row's language above which only its text can be doubtful
+SURE_LANGUAGE: Final = 0.9
+MARGIN: Final = 0.1  # average log-probability by which the row's own language must be better
 DOUBTFUL: Final = -0.3  # average log-probability: text in a wrong language is nearly always below
+
+SAMPLE_INTERVAL: Final = to_samples(120.0)
+FIRST_SAMPLE: Final = to_samples(20.0)
+IMPROBABLE: Final = -0.5  # average log-probability: rows that straddle a change are often below
+MIN_FOREIGN: Final = 0.1  # fraction of the letters of a text; names are a smaller fraction
+
+# Probability of a language in a row. A row that straddles a change can have any probability; a row
+# in which no language is probable is unclear speech.
+SURE: Final = 0.9
+MIN_MIXED: Final = 0.1
+
+# Both the sound and the text must speak for the other language:
+MIN_SPEECH: Final = 3.0  # seconds: the language of less speech is often detected wrongly
+EVIDENCE: Final = ((0.8, 0.2), (0.95, 0.0))
+"""Lower limits: probability of the other language, and gain in average log-probability of its text.
+
+Base writes Spanish text with language="en", too, and gains only 0.015 with "es".
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +152,33 @@ class _Examination:
         groups = groupby(zip(windows, scores, labels, strict=True), key=lambda each: each[2])
         return [_stretch(decoded.chunk, code, list(group)) for code, group in groups]
 
+    def _decode_in_both(
+        self, stretches: Sequence[Stretch], decoded: DecodedRow
+    ) -> Iterator[tuple[Stretch, float, float]]:
+        """Decode stretches in their own language, and in the language of the row.
+
+        Yields:
+            The stretch, and the average log-probabilities of its two texts.
+        """
+        requests = [
+            self._request(row, code)
+            for stretch in stretches
+            for row in [self._row(stretch.chunk, decoded)]
+            for code in (stretch.language, decoded.language)
+        ]
+        texts = iter(self._decode_rows(requests) if requests else ())
+        for stretch in stretches:
+            yield stretch, next(texts).hypothesis.avg_logprob, next(texts).hypothesis.avg_logprob
+
+    def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
+        """Return the row of a part; the row itself if the part is the whole row."""
+        if chunk.length == decoded.chunk.length:
+            return decoded.row
+        return Row.of(chunk, self._extractor, decoded.row.recording)
+
+    def _request(self, row: Row, language: str, context: Context = NO_CONTEXT) -> RowRequest:
+        return RowRequest(row, language, task_for(self._options, language), context)
+
 
 def _stretch(chunk: Chunk, code: str, group: list[tuple[Chunk, LanguageScores, str]]) -> Stretch:
     part = cut_out(chunk, group[0][0].start, group[-1][0].end)
@@ -137,25 +189,6 @@ def _stretch(chunk: Chunk, code: str, group: list[tuple[Chunk, LanguageScores, s
 def sounds_doubtful(decoded: DecodedRow) -> bool:
     """Whether a row has text that is less probable than most text in the spoken language."""
     return bool(decoded.text) and decoded.hypothesis.avg_logprob < DOUBTFUL
-
-
-SAMPLE_INTERVAL: Final = to_samples(120.0)
-FIRST_SAMPLE: Final = to_samples(20.0)
-IMPROBABLE: Final = -0.5  # average log-probability: rows that straddle a change are often below
-MIN_FOREIGN: Final = 0.1  # fraction of the letters of a text; names are a smaller fraction
-
-# Probability of a language in a row. A row that straddles a change can have any probability; a row
-# in which no language is probable is unclear speech.
-SURE: Final = 0.9
-MIN_MIXED: Final = 0.1
-
-# Both the sound and the text must speak for the other language:
-MIN_SPEECH: Final = 3.0  # seconds: the language of less speech is often detected wrongly
-EVIDENCE: Final = ((0.8, 0.2), (0.95, 0.0))
-"""Lower limits: probability of the other language, and gain in average log-probability of its text.
-
-Base writes Spanish text with language="en", too, and gains only 0.015 with "es".
-"""
 
 
 class LanguageDoubts(_Examination):
@@ -211,9 +244,9 @@ class LanguageDoubts(_Examination):
                 from_start=stretch is stretches[0],
                 to_end=stretch is stretches[-1],
             )
-            for stretch, gain in zip(suspicious, self._gains(suspicious, decoded), strict=True)
+            for stretch, own, decided in self._decode_in_both(suspicious, decoded)
             if any(
-                stretch.probability > probability and gain > least
+                stretch.probability > probability and own - decided > least
                 for probability, least in EVIDENCE
             )
         )
@@ -228,25 +261,10 @@ class LanguageDoubts(_Examination):
         return foreign > MIN_FOREIGN * letters
 
     def _probabilities(self, row: Row) -> Mapping[str, float]:
-        """Return the probability of each language in a row."""
         scores = row.language_scores
         if scores is None:
             [scores] = score_languages(self._model, [row])
         return scores.probabilities
-
-    def _gains(self, stretches: list[Stretch], decoded: DecodedRow) -> list[float]:
-        """Return by how much the text of each stretch is more probable in its own language."""
-        if not stretches:
-            return []
-        recording = decoded.row.recording
-        rows = [Row.of(stretch.chunk, self._extractor, recording) for stretch in stretches]
-        requests = [
-            RowRequest(row, code)
-            for row, stretch in zip(rows, stretches, strict=True)
-            for code in (stretch.language, decoded.language)
-        ]
-        logprobs = [row.hypothesis.avg_logprob for row in self._decode_rows(requests)]
-        return [own - decided for own, decided in zip(logprobs[::2], logprobs[1::2], strict=True)]
 
 
 def _may_be_another(decoded: DecodedRow, probabilities: Mapping[str, float]) -> bool:
@@ -255,13 +273,6 @@ def _may_be_another(decoded: DecodedRow, probabilities: Mapping[str, float]) -> 
     if probability > MIN_MIXED:
         return probability < SURE or decoded.hypothesis.avg_logprob < IMPROBABLE
     return max(probabilities.values()) > SURE  # otherwise the speech is unclear
-
-
-log = logging.getLogger(__name__)
-
-# probability of a row's language above which only its text can be doubtful
-SURE_LANGUAGE: Final = 0.9
-MARGIN: Final = 0.1  # average log-probability by which the row's own language must be better
 
 
 class LanguageChoice(_Examination):
@@ -307,18 +318,9 @@ class LanguageChoice(_Examination):
         other = [stretch for stretch in stretches if stretch.language != own]
         if self._options.code_switching_output == "english":
             return [(stretch.language, stretch) for stretch in stretches]
-        rows = [self._row(stretch.chunk, decoded) for stretch in other]
-        requests = [
-            self._request(row, code, Context())
-            for row, stretch in zip(rows, other, strict=True)
-            for code in (stretch.language, own)
-        ]
-        texts = iter(self._decode_rows(requests))
         kept = set()
-        for stretch in other:
-            in_other, in_own = next(texts), next(texts)
-            better = in_own.hypothesis.avg_logprob - in_other.hypothesis.avg_logprob
-            if better > MARGIN:
+        for stretch, in_other, in_own in self._decode_in_both(other, decoded):
+            if in_own - in_other > MARGIN:
                 kept.add(stretch.chunk.start)
             log.info(
                 "recording %d, %.2f s to %.2f s: %s (%.2f) instead of %s (%.2f); %s",
@@ -326,31 +328,18 @@ class LanguageChoice(_Examination):
                 to_seconds(stretch.chunk.start),
                 to_seconds(stretch.chunk.end),
                 stretch.language,
-                in_other.hypothesis.avg_logprob,
+                in_other,
                 own,
-                in_own.hypothesis.avg_logprob,
-                "old language kept" if better > MARGIN else "new language kept",
+                in_own,
+                "old language kept" if in_own - in_other > MARGIN else "new language kept",
             )
         return [(own if s.chunk.start in kept else s.language, s) for s in stretches]
 
     def _decode(
         self, parts: Sequence[tuple[str, Chunk]], decoded: DecodedRow, context: Context
     ) -> tuple[DecodedRow, ...]:
-        """Decode each part in its language."""
-        contexts = (context, *[replace(context, prefix=())] * (len(parts) - 1))
         requests = [
             self._request(self._row(chunk, decoded), code, part_context)
-            for (code, chunk), part_context in zip(parts, contexts, strict=True)
+            for (code, chunk), part_context in zip(parts, context.of_parts(len(parts)), strict=True)
         ]
         return tuple(self._decode_rows(requests))
-
-    def _row(self, chunk: Chunk, decoded: DecodedRow) -> Row:
-        """Return the row of a part; the row itself if the part is the whole row."""
-        if chunk.length == decoded.chunk.length:
-            return decoded.row
-        return Row.of(chunk, self._extractor, decoded.row.recording)
-
-    def _request(self, row: Row, language: str, context: Context) -> RowRequest:
-        english = self._options.code_switching_output == "english"
-        task = "translate" if english and language != "en" else self._options.task
-        return RowRequest(row, language, task, context)

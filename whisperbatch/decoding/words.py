@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import Final
 
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.protocols import Alignment
 from whisperbatch.segmentation.timed_text import AlignedWord
-from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
 # openai/whisper's sets with more marks: PREPENDED join the next word, APPENDED the previous word.

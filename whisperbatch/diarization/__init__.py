@@ -22,7 +22,7 @@ from typing import Final
 
 from whisperbatch.diarization.adapters import PIPELINE_FILE, PyannoteDiarizer, SenkoDiarizer
 from whisperbatch.diarization.protocol import Diarizer, Progress, SpeakerLimits, VoiceDiarizer
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.threads import Lock
 
 __all__ = [

@@ -283,7 +283,6 @@ class PyannoteDiarizer(WholeRecordingDiarizer):
 
 
 def _labelled_turns(annotation: Any) -> list[Labelled]:  # noqa: ANN401 - an optional package
-    """Return the turns of an annotation of pyannote.core, if there is any."""
     if annotation is None:
         return []
     return [

@@ -281,7 +281,6 @@ def divide_words(units: Sequence[WordRun]) -> list[WordRun]:
 
 
 def _unclear(runs: Sequence[WordRun]) -> set[int]:
-    """Return the number of each run after an unclear change."""
     return {
         number
         for number, (before, after) in enumerate(pairwise(runs), 1)
@@ -353,7 +352,6 @@ def assign_speakers(
 def _block_parts(
     segments: Sequence[Segment], tracks: SpeakerTracks, deciding: SpeakerTracks
 ) -> Iterator[Segment]:
-    """Yield the parts of several segments."""
     spans = [span for segment in segments for span in _deciding_spans(segment)]
     evidence = tracks.evidence(spans)
     if deciding.names:

@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.diarization.protocol import Progress, SpeakerLimits
+from whisperbatch.diarization.protocol import Progress, SpeakerLimits, in_order
 from whisperbatch.diarization.segmentation import true_runs
 from whisperbatch.errors import AudioError
-from whisperbatch.features.similarity import HOP, BandLevels, band_levels, correlations
+from whisperbatch.features.measures import HOP, BandLevels, band_levels, correlations
 from whisperbatch.options import Options
 from whisperbatch.types import (
     Chunk,
@@ -50,7 +50,7 @@ from whisperbatch.types import (
     unnamed_speaker,
 )
 from whisperbatch.vad import open_vad
-from whisperbatch.vad.framing import FRAME
+from whisperbatch.vad.levels import FRAME
 
 log = logging.getLogger(__name__)
 
@@ -314,8 +314,7 @@ class _ChannelMemory:
             for channel in range(activity.shape[1])
             for start, end in true_runs(activity[:, channel])
         ]
-        ordered = sorted(turns, key=lambda turn: (turn.start, turn.end, turn.speaker))
-        return Diarization(tuple(ordered), exclusive=self._exclusive(activity, smoothed, 0))
+        return Diarization(in_order(turns), exclusive=self._exclusive(activity, smoothed, 0))
 
     def _active(self, count: int) -> tuple[Activity, Levels]:
         """Return who speaks in the frames of the last parts, and their levels."""
@@ -353,7 +352,6 @@ class _ChannelMemory:
 
 
 def _shares(smoothed: Levels) -> Levels:
-    """Return the power of each channel relative to that of all channels."""
     power = 10.0 ** (smoothed.astype(np.float64) / 10)
     shares: Levels = (power / power.sum(axis=1, keepdims=True)).astype(np.float32)
     return shares

@@ -178,10 +178,7 @@ def _check_item(diarizer: TurnFinder, item: Progress | Diarization) -> Progress 
     if isinstance(item, Progress):
         return replace(item, turns=_check_turns(diarizer, item.turns))
     if isinstance(item, Diarization):
-        turns, exclusive = (
-            _check_turns(diarizer, item.turns),
-            _check_turns(diarizer, item.exclusive),
-        )
+        turns, exclusive = (_check_turns(diarizer, given) for given in (item.turns, item.exclusive))
         unknown = _speakers(exclusive) - _speakers(turns)
         if unknown:
             raise EngineError(
@@ -205,7 +202,12 @@ def _check_turns(diarizer: TurnFinder, turns: Iterable[Turn]) -> tuple[Turn, ...
                 f"{_name(diarizer)} gave a turn from {turn.start} to {turn.end} s; a turn starts "
                 "at 0 s or later, and does not end before its start"
             )
-    return tuple(sorted(checked, key=lambda turn: (turn.start, turn.end, turn.speaker)))
+    return in_order(checked)
+
+
+def in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """Return turns in the order of their starts, then of their ends and speakers."""
+    return tuple(sorted(turns, key=lambda turn: (turn.start, turn.end, turn.speaker)))
 
 
 def has_duration(turn: Turn) -> bool:

@@ -185,7 +185,6 @@ def find_windows(
 
 
 def _score(network: Segmenter, batch: _Batch) -> list[_Scored]:
-    """Return the results of a call of the network."""
     result = []
     for number, scores in enumerate(network(batch.samples)):
         start = number * STEP

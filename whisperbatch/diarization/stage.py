@@ -38,9 +38,8 @@ from whisperbatch.diarization.protocol import (
 )
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import Options
-from whisperbatch.options.speakers import BUILTIN
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End
+from whisperbatch.options.values import BUILTIN
+from whisperbatch.recording import End, RecordingState
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -69,10 +68,7 @@ class SpeakerStage:
         options: of the run, with `diarize`. The recordings of known speakers are read here.
 
     Raises:
-        OptionError: see `open_for`.
-        AudioError: see `open_for`.
-        MissingExtraError: see `open_for`.
-        ModelError: see `open_for`.
+        OptionError, AudioError, MissingExtraError, ModelError: see `open_for`.
     """
 
     def __init__(self, options: Options) -> None:
@@ -127,10 +123,7 @@ def prepare(options: Options) -> None:
     """Check what the speaker stage needs, before a model is loaded or downloaded.
 
     Raises:
-        OptionError: see `open_for`.
-        AudioError: see `open_for`.
-        MissingExtraError: see `open_for`.
-        ModelError: see `open_for`.
+        OptionError, AudioError, MissingExtraError, ModelError: see `open_for`.
     """
     if not options.diarize:
         return
@@ -202,7 +195,6 @@ class Speakers:
             yield from parts
 
     def _finish(self, recording: RecordingState) -> None:
-        """Give the recording its speakers and its final segments."""
         result = self._listener.result()
         named = name_speakers(result, self._names) if self._names else result
         source = recording.source or ""
@@ -238,8 +230,7 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
     Raises:
         OptionError: the diarizer cannot honour the number of speakers; or see `open_for`.
         AudioError: the recording cannot be read; or see `open_for`.
-        MissingExtraError: see `open_for`.
-        ModelError: see `open_for`.
+        MissingExtraError, ModelError: see `open_for`.
         EngineError: the diarizer failed.
     """
     reader = open_audio(source, options)

@@ -8,7 +8,7 @@ of runs. Between chains, a change costs nothing: the tracks of the network have 
 Costs of the same speaker in two tracks, and of two speakers in one track, made the results worse.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.diarization.embeddings import Memory, Overlap, TrackSegment
+from whisperbatch.diarization.protocol import in_order
 from whisperbatch.diarization.segmentation import FIRST_SAMPLE, FRAME, SPEAKERS
 from whisperbatch.types import SAMPLING_RATE, Turn, to_seconds
 
@@ -210,11 +211,9 @@ def find_frames(
             for start, end, dominant in overlap.parts
             if speakers
         ]
-    return _in_order(result), _in_order(exclusive)
-
-
-def _in_order(all_spans: Iterable[SpeakerFrames]) -> list[SpeakerFrames]:
-    return sorted(all_spans, key=lambda span: (span.start, span.speaker))
+    for spans in (result, exclusive):
+        spans.sort(key=lambda span: (span.start, span.speaker))
+    return result, exclusive
 
 
 def _overlapping(
@@ -271,11 +270,10 @@ def join_frames(
             groups[-1].append(span)
             end = max(end, span.end)
         turns += [_turn(group, name) for group in groups]
-    return tuple(sorted(turns, key=lambda turn: (turn.start, turn.end, turn.speaker)))
+    return in_order(turns)
 
 
 def _turn(group: Sequence[SpeakerFrames], name: str) -> Turn:
-    """Return the turn of spans that follow each other."""
     lengths = [span.end - span.start for span in group]
     confidence = sum(s.confidence * n for s, n in zip(group, lengths, strict=True)) / sum(lengths)
     last = max(span.end for span in group)

@@ -33,12 +33,7 @@ class Finding:
 
 
 def line(finding: Finding, *, details: bool = False) -> str:
-    """Return a finding as one line, with its fix.
-
-    Args:
-        finding: the finding.
-        details: whether to add the messages of libraries in further, indented lines.
-    """
+    """Return a finding as one line, with its fix."""
     text = f"{finding.level:<8} {finding.subject}: {finding.message}"
     if finding.fix:
         text += f". Fix: {finding.fix}"

@@ -13,7 +13,7 @@ from typing import Final
 from whisperbatch.dependencies import installed_version
 from whisperbatch.doctor.findings import Finding
 from whisperbatch.doctor.probes import Probe
-from whisperbatch.machine import available_cpus, cpu_quota, processor_features, processors
+from whisperbatch.runtimes.machine import available_cpus, cpu_quota, processor_features, processors
 
 FOLDERS: Final = {
     "huggingface": ("the cache of downloaded models", "HF_HUB_CACHE", 1_000_000_000),
@@ -39,11 +39,7 @@ SYSTEM_FOLDERS: Final = (
 
 
 def check_machine(root: Path) -> Iterator[Finding]:
-    """Check the processor and the CPU quota.
-
-    Args:
-        root: folder that contains `proc` and `sys`.
-    """
+    """Check the processor and the CPU quota."""
     features, name = processor_features(root), platform.machine()
     if name.lower() not in ("x86_64", "amd64") or not features:
         yield Finding("ok", "machine", f"processor: {name}")
@@ -99,12 +95,7 @@ def check_storage(probe: Probe) -> Iterator[Finding]:
 
 
 def check_folder(kind: str, folder: Path) -> Finding:
-    """Check that files can be created in a folder, or in the parent that it will be created in.
-
-    Args:
-        kind: key of `FOLDERS`.
-        folder: the folder, which need not exist.
-    """
+    """Check that files can be created in a folder, or in the parent that it will be created in."""
     purpose, variable, min_free = FOLDERS[kind]
     name, other = f"{purpose}, {folder},", f"set {variable} to a directory on another disk"
     parent = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
@@ -205,9 +196,6 @@ def check_cudnn(root: Path) -> Iterator[Finding]:
 
     cuDNN consists of several libraries, which open each other by name. If they come from different
     versions, cuDNN ends the process or returns wrong values.
-
-    Args:
-        root: folder that contains `usr`.
     """
     copies = dict(_cudnn_copies(_library_folders(root)))
     if len(set(copies.values())) > 1:

@@ -122,9 +122,6 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
 
     An extra counts only if all of its packages are installed.
 
-    Args:
-        declared: whisperbatch's requirements.
-
     Returns:
         The requirements; and for each extra that is installed in part, the missing packages.
 
@@ -157,10 +154,6 @@ def _needs(declared: list[str]) -> tuple[list[_Need], dict[str, list[str]]]:
 def requirements(declared: list[str], extra: str = "") -> "list[Requirement]":
     """Return the requirements that apply to this machine and an extra.
 
-    Args:
-        declared: lines of a package's metadata.
-        extra: name of the extra; "" for none.
-
     Raises:
         ImportError: the package `packaging` does not import.
     """
@@ -187,12 +180,7 @@ def _is_met(need: "Requirement") -> bool:
 
 
 def is_complete(extra: str, package: str = PACKAGE) -> bool:
-    """Return whether all packages of an extra are installed in supported versions.
-
-    Args:
-        extra: a key of `MODULES_OF`.
-        package: the package that declares the extra.
-    """
+    """Return whether all packages of an extra are installed in supported versions."""
     if any(find_spec(module) is None for module in MODULES_OF[extra]):
         return False
     try:

@@ -118,7 +118,6 @@ def _end(status: int, printed: str) -> str:
 
 
 def _text(output: bytes | None) -> str:
-    """Return what a probe printed to standard error."""
     text = (output or b"").decode("utf-8", "replace")
     return text.split(f"{STARTED}\n", 1)[-1].strip()
 
@@ -261,7 +260,7 @@ def check_openvino() -> dict[str, Any]:
 
 def load_cuda_libraries() -> dict[str, Any]:
     """Return the libraries that CTranslate2 needs on a GPU and that do not load, with the fix."""
-    from whisperbatch.engines.ctranslate2.cuda_libraries import install_hint, preload_libraries
+    from whisperbatch.engines.ctranslate2.cuda import install_hint, preload_libraries
 
     return {"missing": {name: install_hint(name) for name in preload_libraries()}}
 
@@ -306,10 +305,6 @@ def main(name: str, arguments: str) -> None:
     """Run a probe, and write its result or its exception to standard output.
 
     Whatever libraries print goes to standard error.
-
-    Args:
-        name: of the probe.
-        arguments: its keyword arguments as JSON.
     """
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)

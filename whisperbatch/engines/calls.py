@@ -1,11 +1,28 @@
-"""Calls in progress: an engine is closed only when none of its calls is running."""
+"""The calls of an engine: it is closed only when none of them is running."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from whisperbatch.errors import ClosedError, EngineError, ModelError, WhisperBatchError
+from whisperbatch.protocols import Encoded
 from whisperbatch.threads import reset_after_fork
+
+T = TypeVar("T")
+
+
+def check_encoded(encoded: Encoded, kind: type[T]) -> T:
+    """Return encoder output, checked to be of an engine's own class.
+
+    Raises:
+        EngineError: another engine made the encoder output.
+    """
+    if not isinstance(encoded, kind):
+        raise EngineError(
+            "the encoder output comes from another engine; encode the features with this engine"
+        )
+    return encoded
 
 
 class Calls:

@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 import ctranslate2
 
-from whisperbatch.engines.keywords import check_device
+from whisperbatch.engines.settings import ENGINES_OF_TYPES
 from whisperbatch.errors import OptionError
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.text.messages import one_line, shown
 
 PREFERRED_COMPUTE_TYPES: Final = {
@@ -25,15 +25,14 @@ def choose_device(
     """Return the device to run on: for "auto", CUDA if the library finds a GPU.
 
     Args:
-        device: the option's value.
+        device: the checked option.
         indexes: numbers of the CUDA devices.
         device_count: number of CUDA devices that the library finds.
         library: name of the library, for messages.
 
     Raises:
-        OptionError: the device is unknown or not present.
+        OptionError: the device is not present.
     """
-    check_device(device)
     if device == "cpu" or (device == "auto" and not device_count):
         if indexes != (0,):
             raise OptionError(
@@ -72,9 +71,11 @@ def choose_compute_type(compute_type: str, device: str, indexes: tuple[int, ...]
     for index, names in supported.items():
         if compute_type not in names:
             number = f" {index}" if len(indexes) > 1 else ""
+            other = ENGINES_OF_TYPES.get(compute_type) if device == "cpu" else None
             raise OptionError(
                 f"compute_type={shown(compute_type)} is not supported by this machine's {device} "
                 f"device{number}; use auto, {', '.join(sorted(common))}"
+                + (f", or give engine={other}" if other else "")
             )
     return compute_type
 

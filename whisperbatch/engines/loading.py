@@ -8,14 +8,14 @@ import ctranslate2
 
 from whisperbatch.dependencies import import_failure
 from whisperbatch.engines.devices import choose_device
-from whisperbatch.engines.keywords import check_device, choose_settings
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import (
-    SETTINGS,
     CTranslate2Settings,
     EngineSettings,
     OnnxRuntimeSettings,
     TorchSettings,
+    check_device,
+    choose_settings,
 )
 from whisperbatch.errors import MissingExtraError, ModelError, OptionError
 from whisperbatch.models.registry import find_model
@@ -80,8 +80,7 @@ def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Setting
 
 def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSettings) -> Engine:
     if device == "cuda":
-        name = next(name for name, kind in SETTINGS.items() if type(settings) is kind)
-        raise OptionError(f"engine='{name}' runs on the CPU; leave out device='cuda'")
+        raise OptionError(f"engine='{settings.name}' runs on the CPU; leave out device='cuda'")
     from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
 
     return OnnxRuntimeEngine(info, settings=settings)

@@ -3,11 +3,12 @@
     model.bin        -> names, shapes and types of the arrays -> Architecture --.
     config.json      -> ModelConfig, in the range of the architecture           |-> ModelInfo
     tokenizer.json,                                                             |
-    vocabulary.*     -> tokenizer, with the ids of the weights -----------------'
+    vocabulary.*     -> tokenizer, with the ids of the special tokens ----------'
 
 Every number that an engine uses as an index or a size is checked here, once for all engines.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,6 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from whisperbatch.engines.arrays import Layout, alignment_heads
-from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.models.architecture import (
     EMBEDDINGS,
@@ -24,13 +24,62 @@ from whisperbatch.models.architecture import (
     Architecture,
     read_architecture,
 )
-from whisperbatch.models.config import ModelConfig, check_config
+from whisperbatch.models.config import ModelConfig, check_config, measured_kept_frames
 from whisperbatch.models.files import read_json
-from whisperbatch.models.kept_frames import measured_kept_frames
 from whisperbatch.models.model_bin import fingerprint, read_arrays, read_headers
-from whisperbatch.models.revisions import loaded_revision
+from whisperbatch.models.registry import loaded_revision
 from whisperbatch.models.tokenizer import AFTER_LANGUAGES, TIMESTAMPS, load_tokenizer
+from whisperbatch.protocols import AlignRequest, DecodeRequest, Hypothesis
+from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.threads import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialTokens:
+    """Ids of the special tokens that the engines use."""
+
+    start_of_transcript: int
+    end_of_text: int
+    no_speech: int
+    no_timestamps: int
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "SpecialTokens":
+        """Return the ids of a model's special tokens.
+
+        Raises:
+            LookupError: the tokenizer lacks a special token, so it is not Whisper's.
+        """
+
+        def find(*names: str) -> int:
+            for name in names:
+                token: int | None = tokenizer.token_to_id(name)
+                if token is not None:
+                    return token
+            raise LookupError(f"the tokenizer has no {names[0]}")
+
+        return cls(
+            start_of_transcript=find("<|startoftranscript|>"),
+            end_of_text=find("<|endoftext|>"),
+            no_speech=find("<|nospeech|>", "<|nocaptions|>"),
+            no_timestamps=find("<|notimestamps|>"),
+        )
+
+    def text_tokens(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the text tokens, without special tokens and timestamp tokens."""
+        return tuple(token for token in tokens if token < self.end_of_text)
+
+    def text_of(self, request: DecodeRequest, hypothesis: Hypothesis) -> AlignRequest:
+        """Return the text of a row, to be aligned: the text tokens of prefix and hypothesis."""
+        tokens = self.text_tokens((*request.prefix, *hypothesis.tokens))
+        return AlignRequest(request.start, tokens, request.frames)
+
+
+def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return the token id of each language that the model supports, by language code."""
+    tokens = {code: tokenizer.token_to_id(f"<|{code}|>") for code in LANGUAGES}
+    return {code: token for code, token in tokens.items() if token is not None}
+
 
 MIN_MULTILINGUAL_VOCABULARY: Final = 51_865  # tokens; English-only models have fewer
 

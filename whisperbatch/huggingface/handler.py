@@ -2,25 +2,102 @@
 
     from whisperbatch.huggingface import EndpointHandler    # handler.py of the endpoint
 
-The toolkit turns every exception into the status 400 with the message as the error.
+The toolkit turns every exception into the status 400 with the message as the error. Environment
+variables of the endpoint:
+
+ASR_MODEL           the model: a name, directory or repository
+HF_MODEL_DIR        directory of the endpoint's repository: the model, without ASR_MODEL
+ASSISTANT_MODEL     draft model for requests with "assisted": true
+DIARIZATION_MODEL   "builtin": every request finds the speakers, unless it says "diarize": false
+HF_TOKEN            read by huggingface_hub, which downloads the models
 """
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 import whisperbatch as wb
-from whisperbatch.engines.keywords import LoadKeywords
+from whisperbatch.engines.settings import LoadKeywords
 from whisperbatch.huggingface.inputs import FORMS, decode_inputs
 from whisperbatch.huggingface.parameters import parse_parameters
-from whisperbatch.huggingface.settings import EndpointSettings, with_draft_model
 from whisperbatch.text import shown
+
+BUILT_IN: Final = "builtin"
+"""The value of DIARIZATION_MODEL."""
+
 
 KEYS: Final = ("inputs", "parameters")
 SILENCE: Final = np.zeros(16_000, np.float32)  # one second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """The settings of an endpoint; a variable that is empty is not set.
+
+    Attributes:
+        asr_model: the model; None if it is not set.
+        model_directory: directory of the endpoint's repository; None if it is not set.
+        assistant_model: the draft model; None if it is not set.
+        diarize: whether requests find the speakers without the parameter `diarize`.
+    """
+
+    asr_model: str | None = None
+    model_directory: str | None = None
+    assistant_model: str | None = None
+    diarize: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Return the settings that the environment variables give.
+
+        Args:
+            environment: the variables; None for those of this process.
+
+        Raises:
+            OptionError: DIARIZATION_MODEL names another model than "builtin".
+        """
+        variables = os.environ if environment is None else environment
+        diarizer = variables.get("DIARIZATION_MODEL")
+        if diarizer and diarizer != BUILT_IN:
+            raise wb.OptionError(
+                f"DIARIZATION_MODEL={shown(diarizer)} cannot be loaded: whisperbatch has its own "
+                f"diarizer. Set DIARIZATION_MODEL={BUILT_IN} for speakers, or remove this variable"
+            )
+        return cls(
+            asr_model=variables.get("ASR_MODEL") or None,
+            model_directory=variables.get("HF_MODEL_DIR") or None,
+            assistant_model=variables.get("ASSISTANT_MODEL") or None,
+            diarize=bool(diarizer),
+        )
+
+    @property
+    def model(self) -> str | None:
+        """The model that the variables name: ASR_MODEL, otherwise HF_MODEL_DIR."""
+        return self.asr_model or self.model_directory
+
+
+def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
+    """Return the keywords of `load` for the same model with a draft model.
+
+    Only PyTorch has draft models. The settings of another engine have no meaning for PyTorch, so
+    only the device and the revision are kept then.
+    """
+    engine = keywords.get("engine", "auto")
+    if isinstance(engine, wb.TorchSettings):
+        return {**keywords, "engine": replace(engine, draft_model=draft_model)}
+    if engine == "torch":
+        return {**keywords, "draft_model": draft_model}
+    drafted: LoadKeywords = {"engine": "torch", "draft_model": draft_model}
+    drafted["device"] = keywords.get("device", "auto")
+    given = keywords.get("revision") if isinstance(engine, str) else engine.revision
+    if given is not None:
+        drafted["revision"] = given
+    return drafted
 
 
 class EndpointHandler:
@@ -98,9 +175,6 @@ def recording_of(inputs: object) -> bytes:
 
     Args:
         inputs: bytes of a media file, base64, or a data: URL.
-
-    Returns:
-        The bytes of the media file.
 
     Raises:
         OptionError: there is no recording, or it is not base64.

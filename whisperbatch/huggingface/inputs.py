@@ -48,9 +48,6 @@ class InputsDecoder:
     def feed(self, text: bytes) -> None:
         """Decode the next piece of the text.
 
-        Args:
-            text: characters of the text, in any encoding that contains ASCII.
-
         Raises:
             OptionError: the text is not base64.
         """
@@ -105,9 +102,6 @@ def _wrong() -> wb.OptionError:
 def decode_inputs(text: str) -> bytes:
     """Return the bytes of `inputs`.
 
-    Args:
-        text: base64, or a data: URL with base64.
-
     Raises:
         OptionError: the text is not base64.
     """
@@ -141,9 +135,6 @@ class JsonBody:
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of the body.
-
-        Args:
-            data: bytes of a text in UTF-8.
 
         Raises:
             OptionError: the body is too large or not JSON, or `inputs` is not base64.
@@ -242,13 +233,6 @@ class JsonBody:
 
 def parse_json(raw: bytes | str, name: str) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of a JSON text.
-
-    Args:
-        raw: the text, in UTF-8.
-        name: of the text, for the message.
-
-    Returns:
-        The value.
 
     Raises:
         OptionError: the text is not JSON, or an object has a key twice.

@@ -50,9 +50,6 @@ def parse_parameters(
         defaults: options of a request without parameters.
         can_assist: whether there is a draft model.
 
-    Returns:
-        The options, which are valid, and whether the draft model is used.
-
     Raises:
         OptionError: a parameter is unknown, wrong, or asks for something that cannot be done.
     """
@@ -83,12 +80,6 @@ def parse_parameters(
 
 def parse_object(text: str) -> object:
     """Return the parameters that a form gives as JSON.
-
-    Args:
-        text: JSON.
-
-    Returns:
-        The value.
 
     Raises:
         OptionError: the text is not JSON.

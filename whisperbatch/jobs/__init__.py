@@ -1,23 +1,25 @@
 """Transcribe many recordings to files: in runs that can be killed, and by many processes.
 
-job.py, ledger.py, journal.py    processes of one machine: `whisperbatch transcribe FOLDER`
-planned.py                       many machines: plan, work, join, status
-├─ plans/                        the plan, its sources and stores, and transcripts from results
-└─ workers/                      leases, results, and the work itself
+job.py, claims.py, ledger.py, journal.py    one machine: `whisperbatch transcribe FOLDER`
+planned.py                                  many machines: plan, work, join, status
+├─ plans/                                   the plan, its sources and stores, and the transcripts
+└─ workers/                                 the choice of tasks, the work itself, and results
+inputs.py, names.py, leases.py              of both: recordings, names and hashes, who works on what
 """
 
 from whisperbatch.jobs.claims import Event, Failed, Finished, FinishedElsewhere, SegmentReady
-from whisperbatch.jobs.fingerprints import digest, references_fingerprint
 from whisperbatch.jobs.inputs import (
     LEDGER_NAME,
     InputFile,
     WorkItem,
+    absolute,
     find_inputs,
     plan_outputs,
 )
 from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.jobs.planned import join, plan, status, work
+from whisperbatch.jobs.names import digest, references_fingerprint
+from whisperbatch.jobs.planned import PlanStatus, join, plan, status, work
 from whisperbatch.jobs.plans.format import (
     Failure,
     Header,
@@ -30,9 +32,7 @@ from whisperbatch.jobs.plans.format import (
     task_to_line,
 )
 from whisperbatch.jobs.plans.joining import JoinReport
-from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
-from whisperbatch.jobs.plans.status import PlanStatus
 from whisperbatch.jobs.workers.outcomes import (
     RecordingWorker,
     SpanOutcome,

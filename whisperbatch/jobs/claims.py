@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.leases import Lease
+from whisperbatch.jobs.ledger import DirectoryLeases
 from whisperbatch.types import DeferredSource, Segment, Transcript
 
 
@@ -114,7 +115,7 @@ class Claims:
         self,
         items: Sequence[WorkItem],
         rules: Rules,
-        leases: HeldLeases | None,
+        leases: DirectoryLeases | None,
         begin: Callable[[int, WorkItem], None],
     ) -> None:
         self._undecided = dict(enumerate(items))
@@ -187,7 +188,8 @@ class Claims:
         if not self._leases:
             yield
             return
-        with self._leases.renewing():
+        warning = "another process has taken a recording of this process"
+        with self._leases.renewing(lambda _: log.warning(warning)):
             try:
                 yield
             finally:
@@ -219,23 +221,15 @@ class Claims:
         for number, to_do, before in self._free():
             if self._stopping or not self._has_room():
                 break
-            key = self._key(number)
-            claim = Claim(to_do, key)
+            key, left = self._key(number), to_do
             if self._leases and key is not None:
-                if not self._leases.acquire(key, before):
-                    continue
-                try:
-                    checked = self._check(number)  # another process may have finished it
-                except BaseException:
-                    self._leave(claim)
-                    raise
+                checked = self._leases.claim(key, before, partial(self._check, number))
                 if checked is None:
-                    self._leases.finish(key)
                     continue
-                claim = Claim(checked, key)
+                left = checked
             del self._undecided[number]
             self._keys.pop(number, None)
-            return claim
+            return Claim(left, key)
         raise NothingFreeError("no recording is free")
 
     def _leave(self, claim: Claim) -> None:

@@ -1,4 +1,4 @@
-"""Find the recordings of a job and choose the paths of their outputs.
+"""Find the recordings of a job, and choose the paths of their outputs.
 
 talks/                      --output-dir text        without --output-dir
   monday/a.mp3              text/monday/a.srt        talks/monday/a.srt
@@ -6,7 +6,7 @@ talks/                      --output-dir text        without --output-dir
                             text/monday/b.mp3.srt    talks/monday/b.mp3.srt
   notes.pdf                 not taken                not taken
 
-Which files of a directory are recordings: those that FFmpeg can read.
+The recordings of a directory are the files that FFmpeg can read:
 
 suffix          .mp3 .mkv ...         recording; if FFmpeg cannot read it, its recording fails
                 .pdf .jpg .srt ...    other file
@@ -27,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.audio import is_recording
 from whisperbatch.errors import AudioError, OptionError
-from whisperbatch.jobs.file_names import distinct_names, hash_of, name_of_url, output_name
+from whisperbatch.jobs.names import distinct_names, hash_of, name_of_url, output_name
 
 AUDIO: Final = (
     *(".3ga", ".aa", ".aac", ".aax", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".ape", ".au"),
@@ -240,7 +240,7 @@ def plan_outputs(
         output_dir / file.subfolder if output_dir else file.directory or Path() for file in files
     ]
     bases = distinct_names(
-        [folder / _name(file.source) for folder, file in zip(folders, files, strict=True)],
+        [folder / file_name(file.source) for folder, file in zip(folders, files, strict=True)],
         [hash_of(_identity(file.source)) for file in files],
     )
     return tuple(
@@ -253,7 +253,6 @@ def plan_outputs(
 
 
 def _find(name: str, on_error: OnError, on_other: Callable[[str], object]) -> Iterator[InputFile]:
-    """Yield the recordings of one input."""
     if not name:
         raise OptionError("the name of a recording is empty; give a file or a directory")
     if _has_no_path(name):
@@ -326,9 +325,14 @@ def _is_recording(name: str, on_other: Callable[[str], object], *, named: bool =
     return False
 
 
+def absolute(source: str) -> str:
+    """Return a local path as an absolute path, and a URL unchanged. Symbolic links stay."""
+    return source if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - see above
+
+
 def _identity(source: str) -> str:
-    """Return the same text for all spellings of a path. Symbolic links are not resolved."""
-    return identity_of(source) if _has_no_path(source) else os.path.abspath(source)  # noqa: PTH100 - links stay
+    """Return the same text for all spellings of a path or URL."""
+    return identity_of(absolute(source))
 
 
 def _output_identity(source: str, suffix: str) -> str:
@@ -349,10 +353,8 @@ def _has_no_path(source: str) -> bool:
     return source == STANDARD_INPUT or "://" in source
 
 
-def _name(source: str) -> str:
+def file_name(source: str) -> str:
     """Return the file name that the outputs of a recording are named after."""
     if source == STANDARD_INPUT:
         return "stdin"
-    if "://" in source:
-        return name_of_url(source)
-    return Path(source).name
+    return name_of_url(source) if "://" in source else Path(source).name

@@ -15,15 +15,15 @@ from typing import Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import EngineError, InternalError, WhisperBatchError, WriteError
+from whisperbatch.files import make_folder, write_error
 from whisperbatch.jobs.claims import Claims, Event, Failed, Finished, NothingFreeError, SegmentReady
-from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.inputs import WorkItem
 from whisperbatch.jobs.journal import Journal, JournalMarks
 from whisperbatch.jobs.ledger import Entry, Ledger
+from whisperbatch.jobs.names import digest
 from whisperbatch.options import Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import CHUNK_RULES, Segment, Transcript
-from whisperbatch.writers.files import make_folder, write_error
 
 TEMPORARY_ERRORS: Final = (WriteError, EngineError, InternalError)
 """Full disk, no memory, a bug that may be fixed: the journal of the recording stays, and the next
@@ -280,23 +280,27 @@ def run_job(
             for number, result in results:
                 yield from claims.events()
                 if (claim := claims.claim(number)) is None:
-                    if isinstance(result, NothingFreeError):
-                        continue
-                    assert isinstance(result, WhisperBatchError)  # noqa: S101 - only an error has none
-                    raise result
+                    if isinstance(result, Exception) and not isinstance(result, NothingFreeError):
+                        raise result
+                    continue
                 event = _event(job, claim.item, result, fingerprints[number], write)
                 if not isinstance(event, SegmentReady):
-                    error = event.error if isinstance(event, Failed) else None
-                    may_pass = isinstance(error, TEMPORARY_ERRORS)
-                    if marks:
-                        marks.end(number, keep=may_pass)
-                    claims.end(number, error, is_final=not may_pass)
+                    _end(number, event, claims, marks)
                 yield event
             yield from claims.events()
         finally:
             claims.stop()
     if marks:
         marks.close()
+
+
+def _end(number: int, event: Finished | Failed, claims: Claims, marks: JournalMarks | None) -> None:
+    """End the recording of a source: release its lease, and delete what nobody needs."""
+    error = event.error if isinstance(event, Failed) else None
+    may_pass = isinstance(error, TEMPORARY_ERRORS)
+    if marks:
+        marks.end(number, keep=may_pass)
+    claims.end(number, error, is_final=not may_pass)
 
 
 def _event(

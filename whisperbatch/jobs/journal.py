@@ -23,11 +23,11 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from whisperbatch.jobs.ledger import Ledger
-from whisperbatch.jobs.stored_values import build
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Alignment, Decoded, Engine, Hypothesis
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 from whisperbatch.scheduling import WaitingRow
+from whisperbatch.types import build, parse_json
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class Journal:
             if key not in values:
                 continue
             try:
-                results[call] = self._parse(call, json.loads(values[key]))
-            except (ValueError, TypeError, RecursionError) as error:
+                results[call] = self._parse(call, parse_json(values[key]))
+            except (ValueError, TypeError) as error:
                 log.info("a stored result is damaged, and is computed again: %s", error)
         return results
 

@@ -1,4 +1,8 @@
-"""Leases: a worker holds a task for a limited time, which it extends while it works.
+"""Leases: a process holds a task for a limited time, which it extends while it works.
+
+A task is a task of a plan, or a recording of a directory. `Leases` reads and writes the leases of a
+store. `HeldLeases` holds those of this process: it extends them, notices their loss, and gives them
+up.
 
     leases/77aa....0.json    generation 0: created by the first worker of the task
     leases/77aa....1.json    generation 1: created by another worker after generation 0 expired
@@ -7,7 +11,7 @@ A generation is created only if it does not exist, so one of several workers get
 its owner rewrites it, to extend it. The leases of a task are deleted when all of its spans have
 results. Until then they remember how often workers died and what failed.
 
-Names of processes, from which other processes see whether the named process has ended.
+The owner of a lease is named so that other processes see whether it has ended:
 
     host,boot,namespace-4711-183240-c0ffee
                         |    |      random
@@ -18,21 +22,28 @@ The boot of the machine is in the name, because machines with the same name may 
 the namespace, because a container does not see the processes of other containers.
 """
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
+from whisperbatch.errors import OptionError, WriteError
+from whisperbatch.threads import in_background
+from whisperbatch.types import build, parse_json
+
+T = TypeVar("T")
 
 PROC: Final = Path("/proc")
 STATE: Final = 0  # fields of /proc/PID/stat, after the name of the program
@@ -103,6 +114,10 @@ DURATION: Final = 600.0  # seconds
 MAX_DURATION: Final = 86_400.0
 MAX_LEFT: Final = 2 * MAX_DURATION  # a lease that ends later than this is damaged
 RENEWALS: Final = 5  # a lease is extended after this fraction of its duration: every 2 minutes
+STOP_TIMEOUT: Final = 3.0  # seconds that a stop waits for a thread that uses the store
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+log = logging.getLogger(__name__)
 
 
 class LeaseStore(Protocol):
@@ -298,7 +313,192 @@ def parse_lease(name: str, data: bytes) -> Lease:
     """
     task, _, generation = name.removeprefix(f"{LEASES}/").removesuffix(".json").rpartition(".")
     lease = Lease(task, int(generation), "", "", 0.0)
-    with suppress(DamagedError):
+    with suppress(OptionError):
         found = build(Lease, parse_json(data))
         lease = replace(found, task=lease.task, generation=lease.generation)
     return lease
+
+
+class HeldLeases:
+    """The leases that this process holds, by the ids of their tasks. Thread-safe.
+
+    If the store fails, a method raises WriteError, unless a derived class decides otherwise.
+
+    Args:
+        leases: of the store.
+        at_stop: the same leases for `give_up_all`, where the store must not be waited for.
+    """
+
+    def __init__(self, leases: Leases, at_stop: Leases | None = None) -> None:
+        self._leases, self._leases_at_stop = leases, at_stop or leases
+        self.duration = leases.duration
+        self._held: dict[str, Lease] = {}
+        self._lock = threading.RLock()  # a signal handler may interrupt its owner
+        self._stopped = False
+
+    def count(self) -> int:
+        """Return the number of tasks that are held."""
+        return len(self._held)
+
+    def get(self, task: str) -> Lease | None:
+        """Return the lease of a task; None if it is lost or ended, and after `give_up_all`."""
+        return None if self._stopped else self._held.get(task)
+
+    def acquire(self, task: str, before: Lease | None = None) -> bool:
+        """Take a task; return False if another process was faster, and after `give_up_all`.
+
+        Args:
+            task: its id.
+            before: the newest lease, which is not held; None if there is none.
+        """
+        with self._lock:
+            if self._stopped:
+                return False
+            try:
+                lease = self._leases.acquire(task, before)
+            except WriteError as error:
+                self._fail(error)
+                return True
+            if lease and self._stopped:  # `give_up_all` did not wait for the store
+                self._change(self._leave, lease)
+                return False
+            if lease:
+                self._held[task] = lease
+            return lease is not None
+
+    def claim(self, task: str, before: Lease | None, look: Callable[[], T | None]) -> T | None:
+        """Take a task, and look then at what is left to do: another process may have finished it.
+
+        Args:
+            task: see `acquire`.
+            before: see `acquire`.
+            look: returns what is left to do; None if nothing is, and the leases are deleted.
+
+        Returns:
+            What is left to do; None if the task is not taken.
+        """
+        if not self.acquire(task, before):
+            return None
+        try:
+            left = look()
+        except BaseException:
+            self.leave(task)
+            raise
+        if left is None:
+            self.finish(task)
+        return left
+
+    def note_alone(self, task: str, span: str) -> None:
+        """Write which span is transcribed alone, in case that this process dies at it."""
+        with self._lock:
+            if lease := self.get(task):
+                self._write(replace(lease, alone=span))
+
+    def count_attempt(self, task: str, span: str, error: str) -> int:
+        """Note that an attempt at a span failed; return the number of attempts of all workers."""
+        with self._lock:
+            if (lease := self.get(task)) is None:
+                return 0
+            attempts = lease.attempts.get(span, 0) + 1
+            self._write(replace(lease, attempts={**lease.attempts, span: attempts}, error=error))
+            return attempts
+
+    def finish(self, task: str) -> None:
+        """Delete the leases of a task that needs no more work."""
+        self._end(task, Leases.finish)
+
+    def leave(self, task: str) -> None:
+        """Let others take a task at once, as if this process had not taken it."""
+        self._end(task, self._leave)
+
+    def give_up(self, task: str, error: str = "") -> None:
+        """Let others take a task last; with an error, let others know that it failed."""
+        self._end(task, lambda leases, lease: leases.give_up(replace(lease, error=error)))
+
+    def give_up_all(self) -> None:
+        """Let others take all tasks at once. A signal handler may call this.
+
+        Nothing is taken afterwards.
+        """
+        self._stopped = True
+        locked = self._lock.acquire(timeout=STOP_TIMEOUT)
+        try:
+            with suppress(WriteError):  # once: each attempt may wait for the store
+                for lease in list(self._held.values()):
+                    self._leave(self._leases_at_stop, lease)
+            self._held.clear()
+        finally:
+            if locked:
+                self._lock.release()
+
+    @contextmanager
+    def renewing(self, on_lost: Callable[[str], object]) -> Generator[None, None, None]:
+        """Extend the leases until the end of a `with` block.
+
+        Args:
+            on_lost: called with each task that another process has taken, in another thread.
+        """
+        stopping = threading.Event()
+
+        def renew() -> None:
+            while not stopping.wait(self.duration / RENEWALS):
+                for task in self.renew():
+                    on_lost(task)
+
+        thread = in_background(renew, "whisperbatch-leases")
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+
+    def renew(self) -> list[str]:
+        """Extend all leases; forget and return the tasks that other processes have taken."""
+        lost = []
+        for task in list(self._held):
+            with self._lock:
+                if (lease := self._held.get(task)) is None:
+                    continue
+                try:
+                    renewed = self._leases.renew(lease)
+                except WriteError as error:
+                    self._warn(error)
+                    continue
+                if renewed:
+                    self._held[task] = renewed
+                else:
+                    del self._held[task]
+                    lost.append(task)
+        return lost
+
+    def _write(self, lease: Lease) -> None:
+        self._held[lease.task] = lease
+        self._leases.write(lease)
+
+    def _end(self, task: str, change: Callable[[Leases, Lease], None]) -> None:
+        with self._lock:
+            if lease := self._held.pop(task, None):
+                self._change(change, lease)
+
+    def _change(self, change: Callable[[Leases, Lease], None], lease: Lease) -> None:
+        try:
+            change(self._leases, lease)
+        except WriteError as error:
+            self._fail(error)
+
+    def _leave(self, leases: Leases, lease: Lease) -> None:
+        """Give a lease up; on a full disk, where it cannot be rewritten, delete it."""
+        try:
+            leases.give_up(lease)
+        except WriteError as error:
+            if getattr(error.__cause__, "errno", None) not in FULL:
+                raise
+            leases.finish(lease)
+
+    def _fail(self, error: WriteError) -> None:
+        """Decide what an error of the store means."""
+        raise error
+
+    def _warn(self, error: WriteError) -> None:
+        """Log that a lease cannot be extended."""
+        log.warning("a lease cannot be extended: %s", error)

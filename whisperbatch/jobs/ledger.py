@@ -1,4 +1,4 @@
-"""The file of a job: lists finished outputs, and holds the journal and leases of recordings.
+"""The file of a directory job: finished outputs, the journal, and leases of recordings.
 
 An SQLite file. If a process is killed, the file holds everything up to the last decoded chunk. If
 the machine fails, the last chunks may be missing, but no entry is incomplete. Several processes
@@ -11,24 +11,40 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
-from whisperbatch.jobs.held_leases import DURATION, LOCK_TIMEOUT, TODAY, HeldLeases
 from whisperbatch.jobs.inputs import LEDGER_NAME
+from whisperbatch.jobs.leases import (
+    LEASES,
+    MAX_LEFT,
+    STOP_TIMEOUT,
+    HeldLeases,
+    Lease,
+    Leases,
+    has_ended,
+    is_lease_name,
+    parse_lease,
+    process_name,
+)
 
 VERSION: Final = 1  # of the tables
+LOCK_TIMEOUT: Final = 30.0  # seconds to wait while another process writes
 LOCK_POLL: Final = 0.02  # seconds
+TODAY: Final = "CAST(julianday('now') AS INTEGER)"
 KEYS_PER_QUERY: Final = 500  # older versions of SQLite take at most 999
 ASIDE: Final = ".damaged"  # suffix of a ledger that cannot be used
 JOURNAL_DAYS: Final = 30  # entries that no run has read for this long are deleted; leases, too
+
+DURATION: Final = 120.0  # seconds of a lease: an extension takes a fraction of a millisecond
+PROCESSES: Final = "processes"  # a row for each process that works on the directory
+LAST: Final = "\U0010ffff"  # comes after all characters of a name
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS finished (
@@ -53,6 +69,199 @@ Row: TypeAlias = tuple[object, ...]
 _Statement: TypeAlias = tuple[str, Row]
 
 log = logging.getLogger(__name__)
+
+
+class LeaseTable:
+    """The leases in a ledger: a `LeaseStore` for processes of one machine. Thread-safe.
+
+    Each call opens the file, which takes a fraction of a millisecond. Thus a signal handler can
+    give up leases while a thread uses the ledger, and leases do not depend on its state.
+
+    Args:
+        path: absolute path of the ledger, which must exist. It is never created here: the ledger
+            would not notice that it was deleted.
+        timeout: seconds to wait while another process or thread writes.
+
+    All methods raise WriteError if the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path, timeout: float = LOCK_TIMEOUT) -> None:
+        self._path, self._timeout = path, timeout
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a row; None if there is no such row."""
+        rows, _ = self._execute("SELECT data FROM leases WHERE name = ?", name)
+        return _data(rows[0][0]) if rows else None
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a row."""
+        rows, _ = self._execute("SELECT 1 FROM leases WHERE name = ?", name)
+        return bool(rows)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a row; a row of this name is replaced."""
+        self._execute(f"INSERT OR REPLACE INTO leases VALUES (?, ?, {TODAY})", name, data)  # noqa: S608 - a constant
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a row if there is none of this name. Return whether it was written."""
+        _, count = self._execute(
+            f"INSERT OR IGNORE INTO leases VALUES (?, ?, {TODAY})",  # noqa: S608 - a constant
+            name,
+            data,
+        )
+        return count == 1
+
+    def delete(self, name: str) -> None:
+        """Delete a row. A row that does not exist is not an error."""
+        self._execute("DELETE FROM leases WHERE name = ?", name)
+
+    def names(self, folder: str) -> frozenset[str]:
+        """Return the names of all rows in a folder, without the folder."""
+        return frozenset(name.removeprefix(f"{folder}/") for name in self.items(f"{folder}/"))
+
+    def items(self, prefix: str) -> dict[str, bytes]:
+        """Return all rows whose names begin with a prefix, in one query."""
+        rows, _ = self._execute(
+            "SELECT name, data FROM leases WHERE name >= ? AND name < ?", prefix, f"{prefix}{LAST}"
+        )
+        return {str(name): _data(data) for name, data in rows}
+
+    def _execute(self, statement: str, *values: object) -> tuple[list[Any], int]:
+        """Run a statement; return its rows, and the number of rows that it changed."""
+        try:
+            uri = f"{self._path.as_uri()}?mode=rw"
+            with closing(
+                sqlite3.connect(uri, uri=True, timeout=self._timeout, isolation_level=None)
+            ) as database:
+                database.execute("PRAGMA synchronous=NORMAL")  # as the ledger
+                cursor = database.execute(statement, values)
+                return cursor.fetchall(), cursor.rowcount
+        except sqlite3.Error as error:
+            raise WriteError(f"{self._path}: the leases cannot be used: {error}") from error
+
+
+def _data(value: object) -> bytes:
+    """Return the content of a row; nothing if the row is damaged."""
+    return value if isinstance(value, bytes) else b""
+
+
+class DirectoryLeases(HeldLeases):
+    """The leases of this process on recordings of a directory, by the keys of recordings.
+
+    Leases save work, and protect nothing: outputs are written completely or not at all. If the
+    ledger cannot be written, recordings are therefore transcribed without leases.
+
+    Args:
+        path: absolute path of the ledger.
+        duration: of a lease, in seconds.
+    """
+
+    def __init__(self, path: Path, duration: float = DURATION) -> None:
+        self._name = process_name()
+        self._table, self._table_at_stop = LeaseTable(path), LeaseTable(path, STOP_TIMEOUT)
+        super().__init__(
+            *(
+                Leases(table, self._name, duration=duration, has_ended=has_ended)
+                for table in (self._table, self._table_at_stop)
+            )
+        )
+        self._left: dict[str, Lease] = {}  # given up, by name: these do not change
+        self._warned = False
+
+    def register(self) -> None:
+        """Let other processes know that this process will take recordings, or still does."""
+        row = f"{PROCESSES}/{self._name}"
+        try:
+            self._table.write(row, str(time.time() + self.duration).encode())
+        except WriteError as error:
+            self._fail(error)
+
+    def processes(self) -> int:
+        """Return the number of processes that take recordings, with this one."""
+        count = 1
+        try:
+            for row, expires in self._table.items(f"{PROCESSES}/").items():
+                name = row.partition("/")[2]
+                if has_ended(name) or not self._is_running(expires):
+                    self._table.delete(row)
+                elif name != self._name:
+                    count += 1
+        except WriteError as error:
+            self._fail(error)
+        return count
+
+    def _is_running(self, expires: bytes) -> bool:
+        """Return whether a process has extended its row in time; a damaged row has no process."""
+        try:
+            return 0 <= float(expires) - time.time() <= MAX_LEFT
+        except ValueError:
+            return False
+
+    def newest(self, key: str | None = None) -> dict[str, Lease]:
+        """Return the newest lease of each key that has one; those that ended early, too.
+
+        Args:
+            key: only of this key; None for all.
+        """
+        leases: dict[str, Lease] = {}
+        try:
+            prefix = f"{LEASES}/" if key is None else f"{LEASES}/{key}."
+            for name, data in self._table.items(prefix).items():
+                if not is_lease_name(name):
+                    continue
+                lease = self._left.get(name) or parse_lease(name, data)
+                if not lease.expires:
+                    self._left[name] = lease
+                before = leases.get(lease.task)
+                if before is None or before.generation < lease.generation:
+                    leases[lease.task] = lease
+        except WriteError as error:
+            self._fail(error)
+        return leases
+
+    def is_held(self, lease: Lease) -> bool:
+        """Return whether a lease keeps this run from a recording."""
+        return self._leases.is_held(lease)
+
+    def delete(self, lease: Lease) -> None:
+        """Delete the lease of another process on a recording that is finished."""
+        self._change(Leases.finish, lease)
+
+    @contextmanager
+    def renewing(self, on_lost: Callable[[str], object]) -> Generator[None, None, None]:
+        """Be registered, and extend the leases; see `HeldLeases`."""
+        self.register()
+        try:
+            with super().renewing(on_lost):
+                yield
+        finally:
+            self._unregister(self._table)
+
+    def renew(self) -> list[str]:
+        """Extend the leases and the registration; see `HeldLeases`."""
+        self.register()
+        return super().renew()
+
+    def give_up_all(self) -> None:
+        """Let others take all recordings, and their shares, at once; see `HeldLeases`."""
+        self._unregister(self._table_at_stop)
+        super().give_up_all()
+
+    def _unregister(self, table: LeaseTable) -> None:
+        with suppress(WriteError):  # other processes see the end of this one, or the row expires
+            table.delete(f"{PROCESSES}/{self._name}")
+
+    def _leave(self, leases: Leases, lease: Lease) -> None:
+        """Delete a lease; if a process died at the recording, remember this."""
+        (leases.give_up if lease.generation else leases.finish)(replace(lease, error=""))
+
+    def _fail(self, error: WriteError) -> None:
+        """Go on without leases, and log the first error."""
+        if not self._warned:
+            self._warned = True
+            log.warning("%s; other processes may transcribe the same recordings", error)
+
+    _warn = _fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +316,9 @@ class Ledger:
             os.access(self.path, os.W_OK) and os.access(self._directory, os.W_OK)
         )
         self._database = self._open(start_again=start_again)
-        self.leases = HeldLeases(self.path, lease_duration)
+        self.leases = DirectoryLeases(self.path, lease_duration)
 
     def _open(self, *, start_again: bool = False) -> sqlite3.Connection:
-        """Open the file, which is created if necessary."""
         uri = self.path.as_uri()
         if self.is_read_only:
             # without a log, SQLite needs no file for locks, which it could not create
@@ -169,12 +377,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def entry(self, output: Path) -> Entry | None:
@@ -227,7 +430,7 @@ class Ledger:
         self._write(("INSERT OR REPLACE INTO finished VALUES (?, ?, ?)", values))
 
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the stored values. See `JournalStore`."""
+        """Return the stored values; keys without a value are left out."""
         values: dict[bytes, bytes] = {}
         for start in range(0, len(keys), KEYS_PER_QUERY):
             some = keys[start : start + KEYS_PER_QUERY]
@@ -240,7 +443,7 @@ class Ledger:
         return values
 
     def keep(self, values: Mapping[bytes, bytes]) -> None:
-        """Store values. See `JournalStore`."""
+        """Store all values, or none of them; a value replaces that of its key."""
         rows = [(key, value, self._run) for key, value in values.items()]
         statement = (
             f"INSERT INTO journal (key, value, run, day) VALUES (?, ?, ?, {TODAY}) "  # noqa: S608 - a constant

@@ -6,23 +6,24 @@ join     writes the transcripts of recordings whose results are complete
 status   counts
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from whisperbatch.api import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.fingerprints import digest
-from whisperbatch.jobs.leases import DURATION, Leases, has_ended
+from whisperbatch.jobs.inputs import absolute
+from whisperbatch.jobs.leases import DURATION, Lease, Leases, has_ended
+from whisperbatch.jobs.names import digest
 from whisperbatch.jobs.plans.format import Plan, PlanFiles
 from whisperbatch.jobs.plans.joining import Joiner, JoinReport, ReportBuilder
 from whisperbatch.jobs.plans.planning import MAX_TASK_DURATION, TASK_DURATION, make_plan
-from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.jobs.plans.settings import make_header
-from whisperbatch.jobs.plans.status import PlanStatus, status_of
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.jobs.workers.worker import OnSpan, WorkerJob, WorkReport
-from whisperbatch.loading import DEFAULT_MODEL, LOAD_PARAMETERS
 from whisperbatch.options import Options, checks, plain, resolve
 from whisperbatch.text.messages import shown
 from whisperbatch.transcriber import Transcriber
@@ -186,6 +187,58 @@ def join(
     return report
 
 
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task that a worker holds now.
+
+    Attributes:
+        task: id of the task.
+        worker: name of the worker.
+        expires_in: seconds until others may take the task, unless the worker extends its lease.
+    """
+
+    task: str
+    worker: str
+    expires_in: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStatus:
+    """Counts of a plan.
+
+    Attributes:
+        recordings: number of recordings.
+        unreadable: number of recordings that could not be probed when the plan was made.
+        tasks: number of tasks.
+        done: tasks whose spans all have results.
+        running: tasks that a worker holds now.
+        interrupted: number of tasks whose worker died or gave up; a worker will take them.
+        waiting: number of tasks that no worker has taken yet.
+        spans: number of spans.
+        transcribed: number of spans with a transcript.
+        failed: number of spans whose result is a failure.
+        missing: number of spans without a result.
+        hours: hours of audio of all spans.
+        hours_done: hours of audio of the spans with a result.
+        errors: the last error of each interrupted task that has one.
+    """
+
+    recordings: int
+    unreadable: int
+    tasks: int
+    done: int
+    running: tuple[RunningTask, ...]
+    interrupted: int
+    waiting: int
+    spans: int
+    transcribed: int
+    failed: int
+    missing: int
+    hours: float
+    hours_done: float
+    errors: tuple[str, ...] = ()
+
+
 def status(plan: str | PathLike[str]) -> PlanStatus:
     """Return how far the work on a plan is.
 
@@ -202,7 +255,51 @@ def status(plan: str | PathLike[str]) -> PlanStatus:
     """
     files = PlanFiles.at(fspath(plan))
     leases = Leases(files.work, "status", has_ended=has_ended)
-    return status_of(files.read(), leases, Results(files.work))
+    return _count(files.read(), leases, Results(files.work))
+
+
+def _count(plan: Plan, leases: Leases, results: Results) -> PlanStatus:
+    """Return the counts of a plan.
+
+    Raises:
+        WriteError: the store cannot be read.
+    """
+    done = results.ids()
+    generations = leases.generations()
+    unfinished = [task for task in plan.tasks if any(span.id not in done for span in task.spans)]
+    found = [
+        lease
+        for task in unfinished
+        if task.id in generations and (lease := leases.read(task.id, generations[task.id]))
+    ]
+    now = time.time()
+    held: list[Lease] = []
+    free: list[Lease] = []
+    for lease in found:
+        (held if leases.is_held(lease) else free).append(lease)
+    spans = [span for task in plan.tasks for span in task.spans]
+    ended = [span for span in spans if span.id in done]
+    failed = len(results.failed_ids() & {span.id for span in ended})
+    return PlanStatus(
+        recordings=len(plan.recordings),
+        unreadable=len(plan.failures),
+        tasks=len(plan.tasks),
+        done=len(plan.tasks) - len(unfinished),
+        running=tuple(_running(lease, now) for lease in held),
+        interrupted=len(free),
+        waiting=len(unfinished) - len(found),
+        spans=len(spans),
+        transcribed=len(ended) - failed,
+        failed=failed,
+        missing=len(spans) - len(ended),
+        hours=round(sum(span.duration for span in spans) / 3600, 4),
+        hours_done=round(sum(span.duration for span in ended) / 3600, 4),
+        errors=tuple(lease.error for lease in free if lease.error),
+    )
+
+
+def _running(lease: Lease, now: float) -> RunningTask:
+    return RunningTask(lease.task, lease.worker, round(lease.expires - now, 1))
 
 
 def _check_formats(formats: Sequence[str]) -> None:

@@ -21,11 +21,10 @@ from itertools import groupby
 from typing import Final
 
 from whisperbatch.chunking.split import cut_out
-from whisperbatch.language.decisions import add_speech, mean_scores, restricted
-from whisperbatch.language.windows import score_chunks
+from whisperbatch.language.detection import add_speech, mean_scores, restricted, score_chunks
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor
-from whisperbatch.rows import Item, Row
+from whisperbatch.recording import Item, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.types import Chunk, LanguageScores, SpeechSpan, to_samples, to_seconds
 

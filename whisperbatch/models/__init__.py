@@ -1,6 +1,6 @@
 """Model weights: finding them by name, and checking that they are complete."""
 
-from whisperbatch.models.kept_frames import measured_kept_frames, weights_digest
+from whisperbatch.models.config import measured_kept_frames, weights_digest
 from whisperbatch.models.model_bin import fingerprint
 from whisperbatch.models.packages import packaged_model
 from whisperbatch.models.registry import (
@@ -9,9 +9,9 @@ from whisperbatch.models.registry import (
     available_models,
     find_model,
     is_of_hub,
+    loaded_revision,
     locate_model,
 )
-from whisperbatch.models.revisions import loaded_revision
 
 __all__ = [
     "HUB_FILES",

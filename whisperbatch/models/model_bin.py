@@ -1,4 +1,4 @@
-"""The format of CTranslate2's model.bin. The headers are read, the data are skipped.
+"""The format of CTranslate2's model.bin, which is read (headers first) and written.
 
     u32 version | string spec name | u32 revision | u32 count
     count times:  string name | u8 rank | u32 dims[rank] | u8 dtype | u32 bytes | data
@@ -17,7 +17,7 @@ import hashlib
 import math
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,12 @@ FINGERPRINTED: Final = (
 FINGERPRINT_BLOCKS: Final = 256  # of a large file, spread evenly
 FINGERPRINT_BLOCK: Final = 16 << 10  # bytes
 LFS_POINTER: Final = b"version https://git-lfs"
+
+
+REVISION: Final = 3  # of CTranslate2's WhisperSpec, since CTranslate2 2
+TYPE_NUMBERS: Final = {np.dtype(name): number for number, name in NUMPY_TYPES.items()}
+TIED_PROJECTION: Final = {"decoder/projection/weight": "decoder/embeddings/weight"}
+"""Whisper computes the logits with the token embeddings: alias, and name of the array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +266,35 @@ class _Reader:
 
     def _cut_short(self) -> ModelError:
         return ModelError(f"{self._path}: is cut short at {self._size} bytes; download it again")
+
+
+def write_model_bin(
+    file: BinaryIO,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    aliases: Mapping[str, str] = TIED_PROJECTION,
+) -> None:
+    """Write a complete model.bin.
+
+    Args:
+        file: the file, open for writing.
+        arrays: by CTranslate2's names, in one of the types of `NUMPY_TYPES`.
+        aliases: further names of arrays: alias, and name of the array.
+
+    Raises:
+        KeyError: the format has no number for the type of an array.
+    """
+    file.write(struct.pack("<I", VERSIONS[-1]) + _string("WhisperSpec"))
+    file.write(struct.pack("<II", REVISION, len(arrays)))
+    for name, array in arrays.items():
+        number = TYPE_NUMBERS[array.dtype]
+        file.write(_string(name) + struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape))
+        file.write(struct.pack("<BI", number, array.nbytes))
+        file.write(array.astype(NUMPY_TYPES[number]).tobytes())
+    file.write(struct.pack("<I", len(aliases)))
+    for alias, name in aliases.items():
+        file.write(_string(alias) + _string(name))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode() + b"\0"
+    return struct.pack("<H", len(data)) + data

@@ -20,20 +20,18 @@ import json
 import logging
 import os
 import secrets
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from whisperbatch.errors import ModelError
+from whisperbatch.files import BLOCK, new_file, sha256
 
 log = logging.getLogger(__name__)
 
 STAMP: Final = "verified.json"
-MAX_WRITE_AGE: Final = 3600  # seconds since the last write: older .part files are abandoned
-BLOCK: Final = 1 << 20  # bytes that are copied at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +122,6 @@ def packaged_model(name: str, cache: Path | None = None) -> Path | None:
     Every file has its pinned SHA-256. A model in a single package is used in place, and hashed each
     time (75 MB: 0.06 s). Files in the cache are hashed only if their size or time changed since the
     last check (145 MB: 0.13 s); a damaged file in the cache is assembled again.
-
-    Args:
-        name: name of the model, such as "base".
-        cache: directory for assembled weights; None for the default.
 
     Raises:
         ModelError: a file of a package is missing or damaged, or the cache is not writable.
@@ -239,45 +233,6 @@ def _join(parts: tuple[Path, ...], target: Path, packaged: PackagedModel) -> Non
             raise _wrong_digest(parts, packaged)
 
 
-@contextmanager
-def new_file(target: Path, digest: str) -> Iterator[BinaryIO]:
-    """Write a file of a cache under a temporary name; then flush it to the disk, and rename it.
-
-    A reader always sees a complete file. Processes that write the same file write the same content.
-    If the `with` block fails, no file remains.
-
-    Args:
-        target: of the file; its folder is created.
-        digest: first digits of the SHA-256 that the file will have.
-
-    Raises:
-        OSError: the folder is not writable.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _delete_abandoned(target.parent)
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with scratch.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            scratch.replace(target)
-        except OSError:  # Windows: another process wrote the same file and reads it
-            if not target.is_file() or not sha256(target).startswith(digest):
-                raise
-    finally:
-        scratch.unlink(missing_ok=True)
-
-
-def _delete_abandoned(directory: Path) -> None:
-    """Delete temporary files of processes that died while writing."""
-    for path in directory.glob(".*.part"):
-        with suppress(OSError):  # another process deleted the file
-            if time.time() - path.stat().st_mtime > MAX_WRITE_AGE:
-                path.unlink()
-
-
 def _read_stamp(directory: Path) -> object:
     """Return the content of the stamp; None if it is missing or not JSON."""
     try:
@@ -294,15 +249,6 @@ def _file_states(directory: Path, packaged: PackagedModel) -> dict[str, list[int
             state = (directory / file).stat()
             states[file] = [state.st_size, state.st_mtime_ns]
     return states
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _wrong_digest(paths: tuple[Path, ...], packaged: PackagedModel) -> ModelError:

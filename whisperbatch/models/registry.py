@@ -6,11 +6,16 @@ A name is searched in this order:
     package          installed packages that contain the weights: see packages.py
     cached snapshot  the local Hugging Face cache
     hub              the Hugging Face hub, unless HF_HUB_OFFLINE is set
+
+The hub's cache has a folder for each revision (commit) that was loaded:
+
+    models--Systran--faster-whisper-base/snapshots/ebe41f70d5b6dfa9166e2c581c45c9c0cfc57b66/
 """
 
 import difflib
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,17 +24,15 @@ from typing import Any, Final, Literal
 
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.dependencies import interface_note
-from whisperbatch.errors import ModelError
+from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
-from whisperbatch.models.revisions import refuse_revision
-from whisperbatch.text.messages import shown
-from whisperbatch.text.revisions import check_revision
+from whisperbatch.text.messages import check_revision, shown
 
 __all__ = ["available_models", "find_model"]
 
-log = logging.getLogger(__name__)
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -72,6 +75,28 @@ TRANSFORMERS_FILES: Final = (
 
 LAST_TIMESTAMP: Final = "<|30.00|>"  # the end of Whisper's window
 
+log = logging.getLogger(__name__)
+
+
+def loaded_revision(directory: Path) -> str | None:
+    """Return the commit of a model in the hub's cache; None if the model is somewhere else."""
+    parts = directory.parts[-3:]
+    if len(parts) < 3 or parts[1] != "snapshots" or not parts[0].startswith("models--"):  # noqa: PLR2004 - repository, "snapshots" and commit
+        return None
+    return parts[2] if _COMMIT.fullmatch(parts[2]) else None
+
+
+def refuse_revision(revision: str | None, place: str) -> None:
+    """Refuse a revision for a model that does not come from the hub.
+
+    Raises:
+        OptionError: there is a revision.
+    """
+    if revision is not None:
+        raise OptionError(
+            f"revision={revision!r} selects a version on the Hugging Face hub, but {place}"
+        )
+
 
 def available_models() -> tuple[str, ...]:
     """Return the model names that `load` accepts besides directories and hub repositories.
@@ -84,9 +109,6 @@ def available_models() -> tuple[str, ...]:
 
 def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path | None]:
     """Find out from where `find_model` would take a model, without reading or downloading it.
-
-    Args:
-        name: a name out of `available_models()`.
 
     Returns:
         "installed" (packages), "cached" (the Hugging Face cache) or "hub"; and the directory of a
@@ -103,11 +125,7 @@ def locate_model(name: str) -> tuple[Literal["installed", "cached", "hub"], Path
 
 
 def is_of_hub(name: str) -> bool:
-    """Return whether `find_model` would take a model from the hub or its cache.
-
-    Args:
-        name: as in `find_model`.
-    """
+    """Return whether `find_model` would take a model from the hub or its cache."""
     if name in PACKAGES and package_folders(PACKAGES[name]) is not None:
         return False
     return "/" in REPOSITORIES.get(name, name) and _directory(name, Path(name)) is None
@@ -157,7 +175,6 @@ def find_model(
 
 
 def _text(name: object) -> str:
-    """Return a name or path as text."""
     with suppress(Exception):  # an object of the caller may raise anything
         text = os.fspath(name)  # type: ignore[call-overload]  # any value
         os.fsencode(text)  # a lone surrogate is no name

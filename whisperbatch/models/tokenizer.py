@@ -256,10 +256,6 @@ def _from_hub(path: Path, repository: str) -> Path:
     """Return the path of a repository's tokenizer.json in the Hugging Face cache.
 
     The hub is asked only if the file is not in the cache.
-
-    Args:
-        path: of the missing file, for messages.
-        repository: name of the repository.
     """
     from huggingface_hub import constants, hf_hub_download  # noqa: PLC0415 - slow to import
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415

@@ -1,10 +1,9 @@
 """All options: each is declared, documented and checked in one place, its field in `Options`.
 
 options.py     the options in sections, in the order of the stages that read them
-speakers.py    values of the options for speakers
+values.py      known speakers and diarizers; all values as text, on a command line or in a form
 checks.py      checks that several options share
 keywords.py    options as keyword arguments: types, signatures, hints for unknown names
-texts.py       values as text, on a command line or in a form
 """
 
 from whisperbatch.options import checks
@@ -12,6 +11,7 @@ from whisperbatch.options.checks import convert_fields, is_number, is_same, plai
 from whisperbatch.options.keywords import (
     DETECTION_OPTIONS,
     DETECTION_PARAMETERS,
+    OPTION_NAMES,
     OPTION_PARAMETERS,
     DetectionKeywords,
     OptionKeywords,
@@ -41,10 +41,10 @@ from whisperbatch.options.options import (
     Task,
     Timestamps,
 )
-from whisperbatch.options.speakers import DiarizerChoice, KnownSpeakers
-from whisperbatch.options.texts import (
-    PARSERS,
+from whisperbatch.options.values import (
     TRUTH_VALUES,
+    DiarizerChoice,
+    KnownSpeakers,
     accepts_none,
     metavar_of,
     parse_text,
@@ -62,8 +62,8 @@ __all__ = [
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
     "NO_SPEAKERS",
+    "OPTION_NAMES",
     "OPTION_PARAMETERS",
-    "PARSERS",
     "PROMPT_RESET_TEMPERATURE",
     "TRUTH_VALUES",
     "Channel",

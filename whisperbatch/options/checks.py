@@ -53,14 +53,13 @@ def _converters() -> Iterator[tuple[type, Converter]]:
     yield float, float.__float__
     yield str, str.__str__
     if numpy := sys.modules.get("numpy"):  # if it is not imported, no value is of its types
-        yield numpy.timedelta64, _unchanged  # a derived type of numpy.integer, but no number
+        yield (
+            numpy.timedelta64,
+            lambda duration: duration,
+        )  # a derived type of numpy.integer, but no number
         yield numpy.bool_, bool
         yield numpy.integer, int
         yield numpy.floating, float
-
-
-def _unchanged(value: object) -> object:
-    return value
 
 
 def is_number(value: object, number: float) -> bool:

@@ -24,7 +24,7 @@ from whisperbatch.options.options import (
     Task,
     Timestamps,
 )
-from whisperbatch.options.speakers import DiarizerChoice, KnownSpeakers
+from whisperbatch.options.values import DiarizerChoice, KnownSpeakers
 from whisperbatch.text.messages import one_line
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -154,6 +154,8 @@ class OptionKeywords(DetectionKeywords, total=False):
     diarizer: DiarizerChoice
 
 
+OPTION_NAMES: Final = tuple(field.name for field in fields(Options))
+
 DETECTION_OPTIONS: Final = tuple(DetectionKeywords.__annotations__)
 """The names of the options that have an effect on `detect_language`."""
 
@@ -177,9 +179,8 @@ def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
     Raises:
         OptionError: an option is unknown, wrong, or has no effect on `detect_language`.
     """
-    names = {field.name for field in fields(Options)}
     for name in keywords:
-        if name in names and name not in DETECTION_OPTIONS:
+        if name in OPTION_NAMES and name not in DETECTION_OPTIONS:
             raise OptionError(f"{name} has no effect on detect_language; leave it out")
     return resolve(None, **keywords)
 
@@ -192,9 +193,8 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
     """
     if options is not None and not issubclass(type(options), Options):
         raise OptionError(f"options must be an Options value, not {type(options).__name__}")
-    names = {field.name for field in fields(Options)}
     for name in keywords:
-        if name not in names:
+        if name not in OPTION_NAMES:
             hint = hint_for(name) or "help(whisperbatch.Options) lists all options"
             raise OptionError(f"{one_line(name)} is not an option; {hint}")
     return replace(options or Options(), **keywords)
@@ -219,15 +219,18 @@ def hint_for(
         if not here:
             return remark
         return f"use {spell(here)} ({remark})" if remark else f"use {spell(here)}"
-    known = names if names is not None else [field.name for field in fields(Options)]
-    close = difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
+    close = difflib.get_close_matches(keyword, names or OPTION_NAMES, n=1, cutoff=MIN_SIMILARITY)
     return f"did you mean {spell(close[0])}?" if close else ""
 
 
-def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
+def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> Callable[[F], F]:
     """Return a decorator that shows `keywords` in the signature in place of `**keywords`.
 
     `help()` and editors then list every option with its type and default.
+
+    Args:
+        *keywords: the parameters.
+        texts: a class whose docstring ends with "Attributes"; they follow the function's "Args".
     """
 
     def decorate(function: F) -> F:
@@ -235,6 +238,10 @@ def with_parameters(*keywords: inspect.Parameter) -> Callable[[F], F]:
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         documented = signature.replace(parameters=[*parameters, *keywords])
         function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
+        if texts and texts.__doc__ and function.__doc__:
+            entries = texts.__doc__.partition("Attributes:\n")[2].rstrip()
+            arguments, returns, rest = function.__doc__.partition("\n\n    Returns:")
+            function.__doc__ = f"{arguments}\n{entries}{returns}{rest}"
         return function
 
     return decorate

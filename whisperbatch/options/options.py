@@ -18,17 +18,18 @@ from whisperbatch.errors import OptionError
 from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields
-from whisperbatch.options.speakers import (
+from whisperbatch.options.values import (
     BUILTIN,
     COUNTS,
     OTHERS,
     VOICES,
     DiarizerChoice,
     KnownSpeakers,
+    accepts_none,
     checked_diarizer,
     references,
+    without_none,
 )
-from whisperbatch.options.texts import accepts_none, without_none
 from whisperbatch.text.language_names import given_language
 from whisperbatch.text.messages import shown
 

@@ -4,7 +4,7 @@ TaskActor           rows of tasks        loads the model; results go to the work
 RecordingActor      rows of recordings   loads the model; results are only in the output
 stored_tables       rows of tasks        reads results that exist; needs no model
 
-The rows of the result: one for each span of a plan, or for each recording of a dataset.
+The result has a row for each span of a plan, or for each recording of a dataset.
 """
 
 from collections.abc import Iterator, Mapping

@@ -5,10 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whisperbatch import load
-from whisperbatch.engines.keywords import settings_of
+from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.jobs import (
     PlanFiles,
@@ -155,19 +155,14 @@ def transcribe(
     remote_args: Mapping[str, Any] | None = None,
     **keywords: Any,  # noqa: ANN401 - options, and keywords of `load`
 ) -> "Dataset":
-    """Return a dataset that is transcribed by a pool of Ray actors when it is read.
-
-    Columns of the result: `id`, `uri`, `start`, `end` (seconds), `text`, `segments`, `language` and
-    `error`. A recording or span that fails is a row with an `error`; the others are transcribed.
+    """Return a dataset that is transcribed by a pool of Ray actors when it is read or written.
 
     Args:
         source: path or URL of a plan, which all machines can read and write beside; or a dataset
             with a column `uri` (absolute paths and URLs), and optionally `id` and `language`. A
-            plan gives a row for each of its spans, and for each recording that could not be
-            probed. Results are kept in the work folder of the plan; spans that have a result are
-            not transcribed again. A dataset gives a row for each recording, however long it is.
-        model: for a dataset: a name, directory or repository, as in `load`; None for "base". A plan
-            has its model.
+            plan gives a row for each of its spans, and for each recording that could not be probed;
+            spans with a result are not transcribed again. A dataset gives a row for each recording.
+        model: for a dataset: as in `load`; None for "base". A plan has its model.
         options: for a dataset: all options in one value. A plan has its options.
         batch_size: number of chunks decoded at a time; None chooses it for the device.
         rows_per_call: number of tasks of the plan, or of recordings, that an actor gets at a time.
@@ -183,14 +178,15 @@ def transcribe(
             any keyword of `load` and any field of `Options`.
 
     Returns:
-        The dataset. Nothing is transcribed before it is read or written.
+        A dataset with the columns `id`, `uri`, `start`, `end` (seconds), `text`, `segments`,
+        `language` and `error`. A recording or span that fails is a row with an `error`.
 
     Raises:
         OptionError: there is no such plan, or an argument is wrong.
         MissingExtraError: Ray, or the package for a kind of URL, is not installed.
         WriteError: the store of the plan cannot be read.
     """
-    dataset_class = _dataset_class()
+    is_dataset = isinstance(source, _dataset_class())
     pool = Pool(
         min_actors=min_actors,
         max_actors=max_actors,
@@ -200,16 +196,20 @@ def transcribe(
         rows_per_call=rows_per_call,
         remote_args={} if remote_args is None else remote_args,
     )
-    if isinstance(source, dataset_class):
-        if batch_size is not None:
-            keywords["batch_size"] = batch_size
-        return _from_dataset(source, pool, model, options, keywords)
+    if is_dataset:
+        keywords |= {} if batch_size is None else {"batch_size": batch_size}
+        return _from_dataset(cast("Dataset", source), pool, model, options, keywords)
+    return _from_plan(_plan_of(source, model=model, options=options), pool, batch_size, keywords)
+
+
+def _plan_of(source: object, **not_of_plans: object) -> str:
+    """Return the path or URL of a plan, whose settings cannot be given again."""
     if not isinstance(source, str | PathLike):
         raise OptionError(f"{shown(source)} is neither a plan nor a dataset of Ray")
-    for name, value in (("model", model), ("options", options)):
+    for name, value in not_of_plans.items():
         if value is not None:
             raise OptionError(f"{name} belongs to the plan; leave it out")
-    return _from_plan(absolute(fspath(source)), pool, batch_size, keywords)
+    return absolute(fspath(source))
 
 
 def _dataset_class() -> type:
@@ -296,9 +296,9 @@ def _from_dataset(
     options: Options | None,
     keywords: Mapping[str, Any],
 ) -> "Dataset":
-    """Return the dataset of a dataset of recordings."""
     given = {name: value for name, value in keywords.items() if name in LOAD}
-    resolved = resolve(options, **{n: value for n, value in keywords.items() if n not in LOAD})
+    own = {name: value for name, value in keywords.items() if name not in LOAD}
+    resolved = resolve(options, **own)
     settings = pool.machine_keywords(given, given.get("engine", "auto"))
     settings_of(settings).check(resolved.search)
     schema = dataset.schema(fetch_if_missing=False)

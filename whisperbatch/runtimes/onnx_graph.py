@@ -100,13 +100,7 @@ class OnnxGraph:
         return outputs
 
     def finish(self, name: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> bytes:
-        """Return the graph as the content of an .onnx file.
-
-        Args:
-            name: of the graph.
-            inputs: of the graph.
-            outputs: names of outputs of nodes, which become outputs of the graph.
-        """
+        """Return the graph as the content of an .onnx file."""
         helper = self._onnx.helper
         operators = [
             helper.make_opsetid(domain, 1 if domain else OPSET)

@@ -10,8 +10,7 @@ a thread of a row, or of a recording
 
 from whisperbatch.scheduling.call_queue import READING, ResultStore, RunShare, WaitingRow
 from whisperbatch.scheduling.reading_limit import ReadingLimit
-from whisperbatch.scheduling.scheduler import Activity, Scheduler
-from whisperbatch.scheduling.shared_model import SharedModel
+from whisperbatch.scheduling.scheduler import Activity, Scheduler, SharedModel
 
 __all__ = [
     "READING",

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 
 Position = tuple[int, int]
 """Number of a recording, and first sample of a chunk."""
@@ -198,13 +198,7 @@ class CallQueue:
         return leader.key
 
     def _share(self, key: Hashable, limit: int, free: int) -> int:
-        """Return how many rows with this key a worker gets, if each free worker gets a call.
-
-        Args:
-            key: of the next call.
-            limit: rows of a full call.
-            free: number of workers without a call.
-        """
+        """Return how many rows with this key a worker gets, if each free worker gets a call."""
         rows = Counter(call.key for calls in self._waiting.values() for call in calls)
         others = sum(-(-count // limit) for other, count in rows.items() if other != key)
         return -(-rows[key] // max(free - others, 1))

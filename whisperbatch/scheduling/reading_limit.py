@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from whisperbatch.machine import available_cpus
+from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.types import WINDOW
 
 BEGINNING: Final = max(available_cpus() // 2, 1)  # recordings without a chunk, read at a time
@@ -80,12 +80,7 @@ class ReadingLimit:
             self.changed.notify_all()
 
     def acquire(self, recording: int, samples: int) -> bool:
-        """Wait until a chunk may be decoded. Return False if the run has stopped.
-
-        Args:
-            recording: number of the recording.
-            samples: length of the chunk.
-        """
+        """Wait until a chunk may be decoded. Return False if the run has stopped."""
 
         def is_admitted() -> bool:
             if self._stopped or not self._undecoded.get(recording):

@@ -27,7 +27,7 @@ from whisperbatch.decoding.hallucinations import BOILERPLATE
 from whisperbatch.decoding.words import count_letters
 from whisperbatch.protocols import Vad
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import ends_sentence
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples, to_seconds
 from whisperbatch.vad.steady_sound import without_steady_sound
 
@@ -174,5 +174,4 @@ def _count_letters(decoded: DecodedRow) -> int:
 
 
 def _seconds(decoded: DecodedRow) -> float:
-    """Return the seconds from the first to the last word."""
     return to_seconds(decoded.words[-1].end - decoded.words[0].start)

@@ -22,14 +22,12 @@ import numpy.typing as npt
 
 from whisperbatch.chunking.split import split_in_two
 from whisperbatch.decoding.audit import DecodedRow, covered_until
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
-from whisperbatch.language.decisions import restrict_to
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import restrict_to, score_rows
 from whisperbatch.options import Options
 from whisperbatch.protocols import FeatureExtractor, Vad
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.second_opinion.checks import find_possible_speech, proves_speech
 from whisperbatch.second_opinion.regions import (
@@ -284,7 +282,6 @@ class SecondOpinion:
         yield from held.release(before=held.end)
 
     def _log_skipped(self) -> None:
-        """Log how much of the clip was not checked."""
         if self._skipped:
             log.info(
                 "recording %d: %.1f s of sound that the voice activity detector rejects were not "
@@ -338,7 +335,6 @@ class SecondOpinion:
         return recovered
 
     def _final_language(self) -> str | None:
-        """Return the language of the recording, if it is final."""
         language = self._state.language
         return language.decision.language if language.decision and language.final else None
 

@@ -1,12 +1,13 @@
 """Sections: a long recording is divided at boundaries that are found from the audio around them.
 
-    audio -> stage.sections: a run of the VAD for each section -> boundaries.find_boundary
-          -> chunks.chunk_recording: the second opinion and the chunks of each section
+    audio -> division.sections: a run of the VAD for each section -> find_boundary
+          -> chunk_recording: the second opinion and the chunks of each section
+    spans of sections that were transcribed alone -> joining.join_spans
 
 Every section is processed as if the recording began with it. A worker that has only a part of the
 recording (`types.Span`) therefore gets the results that a run over the whole recording gets.
 """
 
-from whisperbatch.sections.chunks import chunk_recording
+from whisperbatch.sections.division import chunk_recording
 
 __all__ = ["chunk_recording"]

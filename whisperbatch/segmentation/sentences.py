@@ -30,8 +30,15 @@ from whisperbatch.segmentation.timed_text import (
     join_words,
 )
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import CLAUSE_ENDS, FULL_STOP, ends_sentence, last_mark
-from whisperbatch.text.sentences import Ending, begins_with_closing_mark, ending
+from whisperbatch.text.sentences import (
+    CLAUSE_ENDS,
+    FULL_STOP,
+    Ending,
+    begins_with_closing_mark,
+    ending,
+    ends_sentence,
+    last_mark,
+)
 from whisperbatch.types import SpeechSpan, to_samples
 
 MIN_SEGMENT: Final = to_samples(1.0)  # dividing leaves no shorter segment, if possible
@@ -233,7 +240,6 @@ def _continues(held: Sentence, row: Sentence, clip_starts: Sequence[int]) -> boo
 
 
 def _sentences(text: Sentence) -> list[Sentence]:
-    """Divide a text at the ends of sentences and at long pauses."""
     bounds = [0, *_boundaries(text), len(text.words)]
     return [text[start:end] for start, end in pairwise(bounds)]
 
@@ -260,7 +266,6 @@ def _ends_between(before: str, after: str, language: str, pause: int) -> bool:
 
 
 def _divide(sentence: Sentence) -> list[Sentence]:
-    """Divide a sentence into parts of at most MAX_SENTENCE."""
     parts, position = [], 0
     for words in divide(sentence.words, MAX_SENTENCE, sentence.clause_pause):
         parts.append(sentence[position : position + len(words)])

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from whisperbatch.options import Options
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End
+from whisperbatch.recording import End, RecordingState
 from whisperbatch.segmentation.sentences import Sentence, divide_phrases, join_texts, next_row
 from whisperbatch.segmentation.timed_text import (
     AlignedWord,
@@ -239,7 +238,6 @@ def _publish(recording: RecordingState, row: RowResult) -> None:
 
 
 def _number(recording: RecordingState, segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield segments with their numbers in the recording."""
     for segment in segments:
         numbered = replace(segment, id=recording.segments)
         recording.sections_with_text.add(recording.section)
@@ -265,7 +263,6 @@ def add_doubts(recording: RecordingState, doubts: Sequence[LanguageDoubt]) -> No
 
 
 def _description(doubt: LanguageDoubt) -> str:
-    """Return the text of a notice."""
     name, decided = (LANGUAGES.get(code, code).title() for code in (doubt.language, doubt.decided))
     return (
         f"the speech sounds like {name}, not {decided}, so the text is doubtful; multilingual=True "

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 import whisperbatch as wb
-from whisperbatch.machine import process_memory
 from whisperbatch.options import DiarizerChoice
+from whisperbatch.runtimes.machine import process_memory
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.speakers import MODELS as WITH_SPEAKERS
 

@@ -18,7 +18,7 @@ from pydantic_settings import (
 )
 
 import whisperbatch as wb
-from whisperbatch.engines.keywords import EngineName, LoadKeywords
+from whisperbatch.engines.settings import EngineName, LoadKeywords
 from whisperbatch.huggingface import EndpointSettings, with_draft_model
 from whisperbatch.options import documented_fields, resolve
 from whisperbatch.server.fields import MAX_BEAMS

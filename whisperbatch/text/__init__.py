@@ -1,9 +1,8 @@
 """Written language: language codes, scripts, punctuation, control characters, messages."""
 
-from whisperbatch.text.control_characters import escape_controls, escape_controls_in_json
 from whisperbatch.text.language_names import given_language
 from whisperbatch.text.languages import LANGUAGES, UNSPACED
-from whisperbatch.text.messages import one_line, shown
+from whisperbatch.text.messages import escape_controls, escape_controls_in_json, one_line, shown
 
 __all__ = [
     "LANGUAGES",

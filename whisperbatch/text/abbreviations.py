@@ -165,6 +165,5 @@ _TABLES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @cache
 def _words(table: str, language: str) -> frozenset[str]:
-    """Return the words of a table for all languages and for one language."""
     words = _TABLES[table]
     return frozenset(f"{words['']} {words.get(language, '')}".split())

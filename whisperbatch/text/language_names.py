@@ -120,27 +120,22 @@ _ENCODING: Final = re.compile(r"[.@][\w.@-]*$")  # of a locale: en_GB.UTF-8, ca_
 _EXTENDED: Final = MappingProxyType({"yue": "yue", "nyn": "nn"})  # zh-yue, no-nyn
 
 
-def given_language(language: object, name: str = "language") -> str | None:
+def given_language(language: object) -> str | None:
     """Return the code of a language that a user gives; None if the language is to be detected.
 
     Args:
         language: the name of a language in any accepted form, or a word such as "auto".
-        name: the option that holds the value, for messages.
 
     Raises:
         OptionError: the value names no language of Whisper.
     """
     if issubclass(type(language), str) and _joined(_text(language)) in AUTOMATIC:
         return None
-    return check_language(language, name)
+    return check_language(language)
 
 
 def check_language(language: object, name: str = "language") -> str:
     """Return the code of a language.
-
-    Args:
-        language: the name of a language in any accepted form.
-        name: the option that holds the value, for messages.
 
     Raises:
         OptionError: the value names no language of Whisper; the message names the nearest language.
@@ -173,7 +168,6 @@ def _joined(text: str) -> str:
 
 
 def _from_tag(text: str) -> str | None:
-    """Return the language of a tag or of a locale."""
     match = _TAG.fullmatch(_ENCODING.sub("", text).replace("_", "-"))
     if match is None:
         return None

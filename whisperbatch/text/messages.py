@@ -1,13 +1,36 @@
-"""Values in error messages: one short line, whatever the value is."""
+"""Values in error messages: one short line, whatever the value is. Characters that are not shown.
+
+A file name or a text may contain an escape sequence, which moves the cursor of a terminal or sets
+its title, or a bidirectional control, which reorders the text around it (CVE-2021-42574).
+"""
 
 import math
+import re
 import reprlib
 from typing import Final
 
 from whisperbatch.addresses import without_secrets
+from whisperbatch.errors import OptionError
 
 MAX_SHOWN: Final = 80  # characters of a value in a message
 MAX_DIGITS: Final = 40  # longer whole numbers are shown by their number of digits
+
+
+CONTROLS: Final = "\0-\x1f\x7f-\x9f"
+"""All characters of the Unicode category Cc, as a range for regular expressions."""
+
+BIDIRECTIONAL_CONTROLS: Final = "\u202a-\u202e\u2066-\u2069"
+"""Embeddings, overrides and isolates, which stay in force until another control or the end of the
+paragraph. The marks U+200E, U+200F and U+061C, which Arabic and Hebrew need, have no such effect.
+"""
+
+LINE_SEPARATORS: Final = "\u2028\u2029"
+
+_UNSAFE: Final = re.compile(f"[{CONTROLS}{BIDIRECTIONAL_CONTROLS}{LINE_SEPARATORS}]")
+
+MAX_REVISION: Final = 255  # characters: git's limit for the name of a branch on most systems
+
+_NAME: Final = re.compile(r"(?!.*\.\.)[\w+@-][\w.+@-]*(/[\w+@-][\w.+@-]*)*")
 
 
 class _ShortRepr(reprlib.Repr):
@@ -58,3 +81,37 @@ def one_line(text: str) -> str:
         printable = "".join(letter if letter.isprintable() else " " for letter in text)
         text = " ".join(printable.split())
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def escape_controls(text: str) -> str:
+    r"""Return a text on one line that a terminal shows unchanged: ESC becomes "\x1b".
+
+    Surrogates stay. The streams of the command line escape them.
+    """
+    return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def escape_controls_in_json(text: str) -> str:
+    r"""Return JSON in which control characters are escaped as "\u001b"; its value is the same.
+
+    Args:
+        text: JSON without line breaks between the values, or with line feeds only.
+    """
+    return _UNSAFE.sub(
+        lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text
+    )
+
+
+def check_revision(revision: object) -> None:
+    """Check that a value is the name of a commit, branch or tag, or None.
+
+    Raises:
+        OptionError: the value is something else.
+    """
+    if revision is None:
+        return
+    if type(revision) is not str or len(revision) > MAX_REVISION or not _NAME.fullmatch(revision):
+        raise OptionError(
+            f"revision={shown(revision)} is not the name of a commit, branch or tag of the Hugging "
+            "Face hub"
+        )

@@ -1,4 +1,4 @@
-"""Where a sentence ends in a text, in all languages of Whisper.
+"""Where a sentence ends in a text, and its marks, in all languages of Whisper.
 
 A question mark, an exclamation mark and the full stops of most scripts end a sentence. The full
 stop "." has other meanings, too. The text around it decides; where the text leaves both readings
@@ -10,19 +10,34 @@ open, a pause in the speech decides:
 """
 
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.text.abbreviations import before_number, maybe_last, never_last
-from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import (
-    CLAUSE_ENDS,
-    CLOSING,
-    FULL_STOP,
-    OPENING,
-    OWN_ENDS,
-    SENTENCE_ENDS,
+from whisperbatch.text.languages import UNSPACED, script
+
+FULL_STOP: Final = "."
+"""The only sentence mark that has other meanings: abbreviations, numbers, ordinals, names."""
+
+SENTENCE_ENDS: Final = frozenset(
+    ".?!…"
+    "。．｡？！‼⁇⁈⁉"  # Chinese, Japanese
+    "؟۔؞"  # Arabic, Urdu
+    "।॥෴"  # India, Sri Lanka
+    "။།༎។៕๛"  # Burmese, Tibetan, Khmer, Thai
+    "።፧፨"  # Ethiopic
+    "։"  # Armenian
+    "׃"  # Hebrew
+    "᠃"  # Mongolian
 )
-from whisperbatch.text.scripts import script
+CLAUSE_ENDS: Final = frozenset(",;:、，；：،؛၊፣፤፥՝")
+CLOSING: Final = "\"'”’)]}»›」』）】》〉］｣"
+OPENING: Final = "\"'“‘„‚([{«‹「『（【《〈［｢¿¡"
+
+OWN_ENDS: Final = MappingProxyType({"el": ";\u037e", "hy": ":"})
+"""Marks that end a sentence in one language only: the Greek question mark, and the Armenian full
+stop as it is typed."""
+
 
 # fmt: off
 ORDINALS: Final = frozenset((
@@ -79,6 +94,16 @@ def begins_with_closing_mark(after: str) -> bool:
     first, following = after.lstrip()[:1], after.lstrip()[1:2]
     closes = first in CLOSING and (not after[:1].isspace() or not following.strip())
     return first in _NEVER_FIRST or closes  # also "« Oui ! | »", with spaces on both sides
+
+
+def last_mark(text: str) -> str:
+    """Return the last character before closing quotes and brackets; "" if there is none."""
+    return text.strip().rstrip(CLOSING)[-1:]
+
+
+def ends_sentence(text: str) -> bool:
+    """Return whether a word or text ends with a mark that ends a sentence."""
+    return last_mark(text) in SENTENCE_ENDS
 
 
 def _is_lower(after: str) -> bool:

@@ -1,12 +1,15 @@
 """Voice activity detection: the probability of speech in each VAD frame."""
 
+from collections.abc import Iterable, Iterator
 from functools import cache
+
+import numpy as np
 
 from whisperbatch.options import Options
 from whisperbatch.protocols import Vad
-from whisperbatch.vad.levels import CalibratedVad, GainControlledVad
-from whisperbatch.vad.no_vad import NoVad
-from whisperbatch.vad.steady_sound import CleanedVad
+from whisperbatch.types import Samples, SpeechFrames
+from whisperbatch.vad.levels import FRAME, CalibratedVad, GainControlledVad, reblock
+from whisperbatch.vad.steady_sound import CleanedVad, remove_steady_sound
 from whisperbatch.vad.weights import vad_fingerprint
 
 __all__ = ["NoVad", "open_vad", "vad_fingerprint"]
@@ -29,3 +32,15 @@ def _silero() -> Vad:
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
     return CalibratedVad(CleanedVad(GainControlledVad(SileroVad())))
+
+
+class NoVad:
+    """A Vad that gives every VAD frame the probability 1: `vad=False`."""
+
+    hop = FRAME
+
+    def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
+        """See `protocols.Vad`."""
+        for block in remove_steady_sound(reblock(blocks)):
+            frame_count = -(-len(block.samples) // FRAME)
+            yield SpeechFrames(block.samples, np.ones(frame_count, np.float32), block.cleaned)

@@ -1,5 +1,7 @@
 r"""Levels for the VAD: `GainControlledVad` raises faint audio, `CalibratedVad` low probabilities.
 
+All parts of the VAD get blocks of one size, so that results do not depend on the input's blocks.
+
 Faint audio is raised to a common level before the VAD, so that faint speech is detected. Silero's
 network keeps state from frame to frame. For ten seconds and more after loud speech, it
 takes speech that is 30 dB fainter for silence. Therefore the network gets the audio raised to one
@@ -26,7 +28,10 @@ import numpy.typing as npt
 
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames, to_samples
-from whisperbatch.vad.framing import BLOCK, FRAME, reblock
+
+FRAME: Final = 512  # samples, 32 ms: the VAD frame that Silero's network was trained on
+BLOCK: Final = 64 * FRAME  # samples, 2 s: as fast as larger blocks, and the first is ready sooner
+
 
 TARGET_LEVEL: Final = -20.0  # dBFS of the loudest VAD frame within LEVEL_FRAMES
 MAX_GAIN: Final = 30.0  # decibels: the noise of a quiet room stays below speech
@@ -36,6 +41,35 @@ SMOOTHING_FRAMES: Final = 15  # VAD frames (0.5 s) before and after, for the mea
 CONTEXT_BLOCKS: Final = 2  # blocks before and after a block that its gain depends on
 
 Levels = npt.NDArray[np.float64]  # dBFS of each VAD frame
+
+# Samples before a block, and after it. With 15 s, normal voices before and after a hoarse or
+# whispered voice hide its low probabilities: 114 s (development half) and 111 s (test half) of
+# difficult voices were rejected, now 83 and 77 s; with 5 s, 89 and 84 s. Music and noise are not
+# accepted more often (docs/reference/constants.md).
+CALIBRATION_WINDOW: Final = to_samples(7.5)
+TARGET_LOGIT: Final = 3.9  # of the highest probabilities: logit of 0.98
+MIN_SPEECH: Final = 0.1  # VAD frames with a lower probability are not speech
+CLEAR_SPEECH: Final = 0.5  # VAD frames with this probability or more certainly are speech
+MIN_CLEAR_SPEECH: Final = 2 * SAMPLING_RATE  # samples; with less, probabilities are not raised
+SHIFT_SHARE: Final = 0.75  # the part of the difference to the target that is added
+MAX_SHIFT: Final = 3.0  # the largest addition, as a logit
+
+
+def reblock(blocks: Iterable[Samples]) -> Iterator[Samples]:
+    """Yield the same audio in blocks of `BLOCK` samples; the last may be shorter, never empty."""
+    held: list[Samples] = []
+    length = 0
+    for block in blocks:
+        held.append(block)
+        length += len(block)
+        if length >= BLOCK:
+            audio = np.concatenate(held)
+            end = length - length % BLOCK  # of the last complete block
+            for start in range(0, end, BLOCK):
+                yield audio[start : start + BLOCK]
+            held, length = [audio[end:]], length - end
+    if length:
+        yield np.concatenate(held)
 
 
 class GainControlledVad:
@@ -67,7 +101,6 @@ class GainControlledVad:
 
 
 def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
-    """Yield each block with a factor for each of its samples."""
     held: deque[tuple[Samples, Levels]] = deque()  # the current block, CONTEXT_BLOCKS on each side
     current = 0
     for samples in blocks:
@@ -119,19 +152,6 @@ def _levels(samples: Samples) -> Levels:
     squares = np.add.reduceat(np.square(samples, dtype=np.float64), range(0, len(samples), FRAME))
     counts = np.diff([*range(0, len(samples), FRAME), len(samples)])
     return 10 * np.log10(np.maximum(squares / counts, MIN_POWER))
-
-
-# Samples before a block, and after it. With 15 s, normal voices before and after a hoarse or
-# whispered voice hide its low probabilities: 114 s (development half) and 111 s (test half) of
-# difficult voices were rejected, now 83 and 77 s; with 5 s, 89 and 84 s. Music and noise are not
-# accepted more often (docs/reference/constants.md).
-CALIBRATION_WINDOW: Final = to_samples(7.5)
-TARGET_LOGIT: Final = 3.9  # of the highest probabilities: logit of 0.98
-MIN_SPEECH: Final = 0.1  # VAD frames with a lower probability are not speech
-CLEAR_SPEECH: Final = 0.5  # VAD frames with this probability or more certainly are speech
-MIN_CLEAR_SPEECH: Final = 2 * SAMPLING_RATE  # samples; with less, probabilities are not raised
-SHIFT_SHARE: Final = 0.75  # the part of the difference to the target that is added
-MAX_SHIFT: Final = 3.0  # the largest addition, as a logit
 
 
 class CalibratedVad:

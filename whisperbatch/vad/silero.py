@@ -2,7 +2,7 @@
 
 The input of the network (https://github.com/snakers4/silero-vad, MIT) is VAD frames of 512 samples,
 each with the 64 samples before it. The network keeps an LSTM state of 128 cells. Its sequence form
-takes many VAD frames in one call. Here each call gets a block of `framing.BLOCK` samples, counted
+takes many VAD frames in one call. Here each call gets a block of `levels.BLOCK` samples, counted
 from the start of the recording. Therefore rounding does not depend on the sizes of the input
 blocks.
 
@@ -29,7 +29,7 @@ from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.runtimes.onnx_graph import OnnxGraph
 from whisperbatch.runtimes.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.levels import FRAME, reblock
 from whisperbatch.vad.weights import find_weights
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,6 @@ def network_with_products(path: Path) -> bytes:
     Only rounding changes the probabilities. A convolution stays as it is if it does not compute
     each VAD frame separately, is not one-dimensional, or has several groups, a dilation or
     automatic padding. A network with nested graphs stays as it is.
-
-    Args:
-        path: of the .onnx file.
 
     Raises:
         Exception: the file is no network. The errors of onnx and onnxruntime have no common public
@@ -137,13 +134,7 @@ class _Network(OnnxGraph):
         attributes: dict[str, Any],
         length: int,
     ) -> None:
-        """Add a convolution, with one group and without dilation, as a product.
-
-        Args:
-            convolution: the node.
-            attributes: of the node.
-            length: of its input.
-        """
+        """Add a convolution, with one group and without dilation, as a product."""
         before, after = attributes.get("pads", (0, 0))
         [stride] = attributes.get("strides", [1])
         array, weights_name, *biases = convolution.input

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from whisperbatch.protocols import Vad
 from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
-from whisperbatch.vad.framing import reblock
+from whisperbatch.vad.levels import reblock
 
 # Samples (256 ms) of a spectrum: the harmonics of 50 Hz hum are 13 of its bins apart.
 LONG_FRAME: Final = 4096
@@ -247,7 +247,7 @@ class CleanedVad:
     """A wrapper of a Vad that finds speech under steady sound.
 
     Args:
-        vad: yields blocks of `framing.BLOCK` samples, and only the last may be shorter.
+        vad: yields blocks of `levels.BLOCK` samples, and only the last may be shorter.
     """
 
     def __init__(self, vad: Vad) -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import ModelError
+from whisperbatch.files import sha256
 from whisperbatch.options import Options
 
 WEIGHTS: Final = (
@@ -87,8 +88,7 @@ def _warn(path: Path, digest: str) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _sha256(path: Path, size: int, time: int) -> str:  # noqa: ARG001 - of the file's last change
-    """Return the SHA-256 of a file (2.3 MB: 2 ms)."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return sha256(path)
 
 
 def _version(package: str, path: Path) -> str:

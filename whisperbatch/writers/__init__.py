@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import Final
 
 from whisperbatch.errors import OptionError, WriteError
+from whisperbatch.files import make_folder, write_atomically, write_through
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import subtitles, tables
-from whisperbatch.writers.files import make_folder, write_atomically, write_through
-from whisperbatch.writers.formatting import one_line, speaker_prefix
+from whisperbatch.writers.formatting import clock, one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
@@ -50,6 +50,7 @@ __all__ = [
     "TableOptions",
     "check_file_options",
     "check_format",
+    "clock",
     "make_folder",
     "one_line",
     "render",

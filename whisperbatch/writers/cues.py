@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Final
 
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS
+from whisperbatch.text.sentences import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS
 from whisperbatch.types import Segment, Transcript, Word
 from whisperbatch.writers.formatting import (
     columns,

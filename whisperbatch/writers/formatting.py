@@ -5,7 +5,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from whisperbatch.text.control_characters import BIDIRECTIONAL_CONTROLS
+from whisperbatch.text.messages import BIDIRECTIONAL_CONTROLS
 from whisperbatch.types import Segment, Transcript
 
 SECOND: Final = 1000  # ms

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from whisperbatch.text.punctuation import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
+from whisperbatch.text.sentences import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
 from whisperbatch.writers.formatting import columns, is_visible
 from whisperbatch.writers.options import SubtitleOptions
 

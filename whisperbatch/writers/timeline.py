@@ -25,9 +25,9 @@ from typing import Any, Final
 import numpy as np
 
 from whisperbatch.errors import MissingExtraError, OptionError
+from whisperbatch.files import write_atomically
 from whisperbatch.text import escape_controls
 from whisperbatch.types import HOP, Omission, Segment, Transcript, to_seconds
-from whisperbatch.writers.files import write_atomically
 from whisperbatch.writers.formatting import one_line
 
 PLOT_FORMATS: Final = ("png", "html")

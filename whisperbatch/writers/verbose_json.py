@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from whisperbatch.addresses import without_secrets
-from whisperbatch.text.control_characters import escape_controls_in_json
 from whisperbatch.text.languages import LANGUAGES
+from whisperbatch.text.messages import escape_controls_in_json
 from whisperbatch.types import HOP, Segment, Transcript, to_samples, to_values
 from whisperbatch.writers.formatting import has_speakers
 

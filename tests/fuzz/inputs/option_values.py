@@ -15,12 +15,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.engines.settings import SETTINGS, EngineSettings
+from whisperbatch.api import LOAD_PARAMETERS, load
+from whisperbatch.engines.settings import SETTINGS, EngineSettings, LoadKeywords
 from whisperbatch.errors import OptionError
-from whisperbatch.loading import LOAD_PARAMETERS, load
 from whisperbatch.options import Options, documented_fields
-from whisperbatch.options.speakers import AnyDiarizer
+from whisperbatch.options.values import AnyDiarizer
 from whisperbatch.text.languages import LANGUAGES
 from whisperbatch.types import Diarization
 
@@ -124,19 +123,10 @@ def settings() -> dict[str, Declared]:
     }
     return {
         name: Declared(
-            owners.get(name, LoadKeywords),
-            name,
-            hints[name],
-            parameter.default,
-            texts[name],
+            owners.get(name, LoadKeywords), name, hints[name], parameter.default, texts[name]
         )
         for name, parameter in LOAD_PARAMETERS.items()
     }
-
-
-def fields(owner: type) -> dict[str, Declared]:
-    """Return the fields of another class of options."""
-    return {option.name: option for option in _declared(owner)}
 
 
 def value(option: Declared, random: Random) -> tuple[Any, str]:

@@ -40,15 +40,7 @@ BAD_PATHS: Final = (
         "rtsp://127.0.0.1:9/x",
         "tcp://127.0.0.1:9",
     ),
-    *(
-        "://",
-        "http://",
-        "x://y",
-        "lavfi:sine",
-        "hls://x",
-        "rtmp://127.0.0.1:9/a",
-        "gopher:",
-    ),
+    *("://", "http://", "x://y", "lavfi:sine", "hls://x", "rtmp://127.0.0.1:9/a", "gopher:"),
 )
 """Paths and URLs that are no recordings; no URL leads to another machine.
 

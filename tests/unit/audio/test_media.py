@@ -1,15 +1,21 @@
-"""Damaged, cut off and unusual media: all sound keeps its time in the recording."""
+"""Formats, channels, and damaged or unusual media: all sound keeps its time in the recording."""
 
 import io
 import logging
+import struct
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import av
 import numpy as np
+import numpy.typing as npt
 import psutil
 import pytest
+from av.audio.frame import AudioFrame
+from av.audio.plane import AudioPlane
 
+from tests.unit.fakes import FakeEngine
 from tests.unit.media_files import (
     LEVEL,
     bursts,
@@ -23,10 +29,12 @@ from tests.unit.media_files import (
     tone,
     wav,
 )
+from whisperbatch import Transcriber
 from whisperbatch.audio.reader import open_audio
+from whisperbatch.audio.resampling import Resampler
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options
-from whisperbatch.types import SAMPLING_RATE
+from whisperbatch.types import SAMPLING_RATE, Samples
 
 RATE = 48_000
 LENGTH = 20.0  # seconds; the bursts are at 2 s and 15 s
@@ -63,10 +71,7 @@ class Failing(io.BytesIO):
 
 @formats
 def test_sound_after_damage_keeps_its_time(
-    container: str,
-    codec: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    container: str, codec: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     media = recording(container, codec)
     samples = read(damage(media, 0.4, len(media) // 20))
@@ -287,3 +292,158 @@ def test_all_files_are_closed(tmp_path: Path) -> None:
         with pytest.raises(OptionError):
             open_audio(good, Options(channel="right"))
     assert process.num_fds() == before
+
+
+STEREO = {
+    "wav": ("wav", "pcm_s16le", 0.0),
+    "wav of 24 bits": ("wav", "pcm_s24le", 0.0),
+    "wav of floats": ("wav", "pcm_f32le", 0.0),
+    "flac": ("flac", "flac", 0.0),
+    "mp3": ("mp3", "libmp3lame", 0.0),
+    "m4a": ("ipod", "aac", 0.03),  # seconds: encoder delay, and an incomplete last frame
+    "adts": ("adts", "aac", 0.05),
+    "ogg": ("ogg", "libopus", 0.0),
+    "webm": ("webm", "libopus", 0.03),
+}
+
+
+@pytest.mark.parametrize(("container", "codec", "longer"), STEREO.values(), ids=STEREO)
+def test_channels_are_averaged_or_selected(container: str, codec: str, longer: float) -> None:
+    channels = [tone(440, 2, 48_000), tone(880, 2, 48_000)]
+    recording = encode(channels, container, codec, rate=48_000, layout="stereo")
+    mix, left, right = (read(recording, channel=name) for name in ("mix", "left", "right"))
+    assert len(mix) == len(left) == len(right)
+    assert len(mix) / SAMPLING_RATE == pytest.approx(2 + longer / 2, abs=longer / 2 + 0.002)
+    levels = [(level(samples, 440), level(samples, 880)) for samples in (mix, left, right)]
+    expected = [(LEVEL / 2, LEVEL / 2), (LEVEL, 0.0), (0.0, LEVEL)]
+    np.testing.assert_allclose(levels, expected, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "rate"),
+    [("wav", "pcm_u8", 8000), ("wav", "pcm_mulaw", 8000), ("g722", "g722", 16_000)],
+)
+def test_telephone_formats(container: str, codec: str, rate: int, tmp_path: Path) -> None:
+    path = tmp_path / f"call.{container}"  # FFmpeg recognises g722 only by the file extension
+    path.write_bytes(encode([tone(440, 2, rate)], container, codec, rate=rate))
+    samples = read(path)
+    assert len(samples) / SAMPLING_RATE == pytest.approx(2, abs=0.01)
+    assert level(samples, 440) == pytest.approx(LEVEL, abs=0.01)
+
+
+@pytest.mark.parametrize("late", [0.0, 1.5])
+@pytest.mark.parametrize(
+    ("container", "codec", "video"),
+    [("mp4", "aac", "mpeg4"), ("webm", "libopus", "libvpx"), ("matroska", "aac", "mpeg4")],
+)
+def test_sound_of_a_video_keeps_its_times(
+    container: str, codec: str, video: str, late: float
+) -> None:
+    sound = bursts([0.5, 1.5], 2, 48_000)
+    samples = read(encode([sound], container, codec, rate=48_000, video=video, late=late))
+    assert len(samples) / SAMPLING_RATE == pytest.approx(2 + late, abs=0.03)
+    assert onset(samples) == pytest.approx(0.5 + late, abs=0.03)
+    assert onset(samples, after=1 + late) == pytest.approx(1.5 + late, abs=0.03)
+
+
+@pytest.mark.parametrize("container", ["matroska", "mp4"])
+def test_second_track_can_be_selected(container: str) -> None:
+    recording = encode([tone(440, 1)], container, "aac", rate=16_000, more=[tone(1000, 1)])
+    assert level(read(recording), 440) == pytest.approx(LEVEL, abs=0.02)
+    assert level(read(recording), 1000) == pytest.approx(0, abs=0.02)
+    assert level(read(recording, track=1), 1000) == pytest.approx(LEVEL, abs=0.02)
+    with pytest.raises(AudioError, match=r"track=2 does not exist: the file has 2 audio track"):
+        read(recording, track=2)
+
+
+def test_mix_of_six_channels_contains_all_but_the_subwoofer() -> None:
+    channels = [tone(440 + 100 * number, 1) for number in range(6)]
+    recording = encode(channels, "flac", "flac", rate=SAMPLING_RATE, layout="5.1")
+    mix = read(recording)
+    levels = [level(mix, 440 + 100 * number) for number in range(6)]
+    assert levels[2] == max(levels)  # the centre channel, which carries speech
+    assert all(value > 0.1 for number, value in enumerate(levels) if number != 3)
+    assert level(read(recording, channel="right"), 540) == pytest.approx(LEVEL, abs=0.01)
+
+
+@pytest.mark.parametrize("count", [3, 8, 9, 16, 32])
+def test_any_number_of_channels(count: int) -> None:
+    ramp = (tone(440, 1)[:, None] * 32767 * np.eye(count)[1]).astype(np.int16)  # only in channel 1
+    recording = wav(SAMPLING_RATE, count, 2, ramp.tobytes())
+    assert level(read(recording, channel="right"), 440) == pytest.approx(LEVEL, abs=0.01)
+    assert level(read(recording, channel="left"), 440) == pytest.approx(0, abs=0.01)
+    assert level(read(recording), 440) > LEVEL / count / 2
+
+
+SECONDS = 2
+TONES = (440.0, 1000.0, 2500.0)  # of the first, the second and the last channel
+INTEGER, FLOAT = 1, 3  # the kinds of samples in a wav file
+
+
+def sound(channels: int) -> Samples:
+    """Samples of shape (n_samples, channels)."""
+    samples = np.zeros((SECONDS * SAMPLING_RATE, channels), np.float32)
+    for index, frequency in zip((0, 1, channels - 1), TONES, strict=True):
+        samples[:, index] = tone(frequency, SECONDS)
+    return samples
+
+
+def wav_file(samples: npt.NDArray[np.generic], kind: int = INTEGER) -> bytes:
+    """A wav file; `samples` has the shape (n_samples, channels)."""
+    channels, size = samples.shape[1], samples.itemsize
+    rates = (SAMPLING_RATE, SAMPLING_RATE * channels * size, channels * size, 8 * size)
+    header = struct.pack("<HHIIHH", kind, channels, *rates)
+    data = samples.tobytes()
+    chunks = struct.pack("<I", len(header)) + header + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", len(chunks) + 8) + b"WAVEfmt " + chunks
+
+
+SAMPLE_FORMATS: dict[str, Callable[[Samples], bytes]] = {
+    "8 bit": lambda samples: wav_file(np.rint(samples * 128 + 128).astype("u1")),
+    "16 bit": lambda samples: wav_file((samples * 2**15).astype("<i2")),
+    "32 bit": lambda samples: wav_file((samples * 2.0**31).astype("<i4")),
+    "float": lambda samples: wav_file(samples.astype("<f4"), FLOAT),
+    "double": lambda samples: wav_file(samples.astype("<f8"), FLOAT),
+}
+
+
+@pytest.mark.parametrize("channels", [9, 65, 256])
+@pytest.mark.parametrize("kind", SAMPLE_FORMATS)
+def test_all_channels_are_mixed(channels: int, kind: str) -> None:
+    media = SAMPLE_FORMATS[kind](sound(channels))
+    np.testing.assert_allclose(read(media), sound(channels).mean(axis=1), atol=0.005)
+    first, second = read(media, channel="left"), read(media, channel="right")
+    np.testing.assert_allclose(first, tone(TONES[0], SECONDS), atol=0.005)
+    np.testing.assert_allclose(second, tone(TONES[1], SECONDS), atol=0.005)
+
+
+@pytest.mark.parametrize("channels", [65, 256])
+def test_language_and_text_of_many_channels(channels: int) -> None:
+    media = SAMPLE_FORMATS["16 bit"](sound(channels))
+    with open_audio(media) as reader, reader.random_access() as recording:
+        assert recording is not None
+        start, samples = recording.read(1.0, 0.5)
+    first = round(start * SAMPLING_RATE)
+    np.testing.assert_allclose(samples, read(media)[first : first + len(samples)], atol=1e-4)
+    with Transcriber(FakeEngine()) as asr:
+        assert asr.detect_language(media, vad=False).language == "fr"
+        assert asr.transcribe(media, vad=False).segments
+
+
+def test_another_rate_and_many_planes() -> None:
+    """FFmpeg's decoders return planes; `frame.planes` would read beyond them."""
+    planes = np.ascontiguousarray(sound(100).T)
+    frame = AudioFrame(format="fltp", layout="100 channels", samples=planes.shape[1])
+    for index, plane in enumerate(planes):
+        AudioPlane(frame, index).update(plane)
+    frame.sample_rate = 2 * SAMPLING_RATE  # twice as fast, so tones are twice as high
+    resampler = Resampler("planes", "mix")
+    samples = np.concatenate([*resampler.push(frame), *resampler.flush()])
+    assert len(samples) == pytest.approx(SECONDS * SAMPLING_RATE / 2, abs=1)
+    for frequency in TONES:
+        assert level(samples, 2 * frequency) == pytest.approx(0.3 / 100, rel=0.02)
+
+
+def test_a_thousand_channels_are_refused() -> None:
+    with pytest.raises(AudioError, match="<bytes>: contains no sound that can be decoded"):
+        read(SAMPLE_FORMATS["16 bit"](np.zeros((100, 1000), np.float32)))

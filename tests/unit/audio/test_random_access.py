@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.unit.media_files import encode, read
+from tests.unit.media_files import UnseekableBytes, encode, read
 from whisperbatch.audio.reader import open_audio
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Options
@@ -180,14 +180,9 @@ def test_only_the_stretch_is_read(kind: str) -> None:
         assert file.bytes_read - before < len(data) / 2
 
 
-class Unseekable(io.BytesIO):
-    def seekable(self) -> bool:
-        return False
-
-
 def test_no_random_access_to_pipes_and_unseekable_files(tmp_path: Path) -> None:
     data = media(*LOSSLESS["wav at 8 kHz"])
-    with open_audio(Unseekable(data), Options()) as reader:
+    with open_audio(UnseekableBytes(data), Options()) as reader:
         with reader.random_access() as recording:
             assert recording is None
         assert sum(map(len, reader.blocks())) == SECONDS * SAMPLING_RATE

@@ -1,15 +1,99 @@
+"""The flags of the command line: their checks, and the options that they give."""
+
 import inspect
+from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from whisperbatch.cli import flags
+import whisperbatch
+import whisperbatch as wb
+from tests.unit.fakes import FakeEngine, write_noise
+from whisperbatch import OptionError, SubtitleOptions, Transcriber
+from whisperbatch.cli import flags, plans, transcribe
 from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, app
+from whisperbatch.cli.transcribe import (
+    TranscribeArguments,
+    _check_standard_input,
+    _formats,
+    _options,
+    transcribe_all,
+)
 from whisperbatch.options import Options, documented_fields
-from whisperbatch.writers import SubtitleOptions
+from whisperbatch.writers import FORMATS
+
+
+def arguments(
+    layout: SubtitleOptions | None = None,
+    *,
+    inputs: tuple[str, ...] = ("talk.mp3",),
+    formats: str = "",
+    resume: bool | None = None,
+    load: Mapping[str, object] | None = None,
+    **options: object,
+) -> TranscribeArguments:
+    return TranscribeArguments(
+        inputs=list(inputs),
+        model="base",
+        formats=formats,
+        resume=resume,
+        layout=layout or SubtitleOptions(),
+        load_keywords=dict(load or {}),
+        options=options,
+    )
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "ttml", "lrc"])
+def test_subtitles_have_word_timestamps(name: str) -> None:
+    assert _options(arguments(), ("txt", name)).word_timestamps
+    assert not _options(arguments(word_timestamps=False), (name,)).word_timestamps
+
+
+def test_other_files_have_no_word_timestamps() -> None:
+    assert not _options(arguments(), ("txt", "json", "csv", "tsv")).word_timestamps
+
+
+def test_a_layout_by_words_needs_word_timestamps() -> None:
+    highlighted = SubtitleOptions(highlight_words=True)
+    assert _options(arguments(highlighted), ("srt",)).word_timestamps
+    with pytest.raises(OptionError, match="highlight_words has no effect without word_timestamps"):
+        _options(arguments(highlighted, word_timestamps=False), ("srt",))
+
+
+def test_rttm_needs_speakers() -> None:
+    assert _formats(arguments(formats="all")) == tuple(n for n in FORMATS if n != "rttm")
+    assert _formats(arguments(formats="all", diarize=True)) == FORMATS
+    assert _formats(arguments(formats="srt,rttm", diarize=True)) == ("srt", "rttm")
+    with pytest.raises(OptionError, match="--format rttm needs speakers; add --diarize"):
+        _formats(arguments(formats="srt,rttm"))
+
+
+def test_only_one_recording_comes_from_standard_input() -> None:
+    ann, both = Options(diarize=True, known_speakers={"Ann": "-"}), {"Ann": "-", "Ben": "-"}
+    _check_standard_input(["talk.mp3"], ann)
+    _check_standard_input(["-"], Options(diarize=True, known_speakers={"Ann": "ann.wav"}))
+    for sources, options in (
+        (["talk.mp3", "-"], ann),
+        (["talk.mp3"], Options(diarize=True, known_speakers=both)),
+    ):
+        with pytest.raises(OptionError, match='only one recording can be "-"'):
+            _check_standard_input(sources, options)
+
+
+def test_no_model_is_loaded_for_missing_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.mp3").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wb, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    assert transcribe_all(arguments(inputs=("nowhere.mp3", "empty.mp3"))) == 1
+    errors = capsys.readouterr().err
+    assert "nowhere.mp3: there is no such file" in errors
+    assert "empty.mp3: is empty" in errors
 
 
 def typer_option(parameter: inspect.Parameter) -> Any:
@@ -180,3 +264,60 @@ def test_the_flags_of_load_are_parsed(arguments: str, expected: dict[str, Any]) 
     result = CliRunner().invoke(app, arguments.split())
     assert result.exit_code == 0, result.output
     assert found == expected
+
+
+@pytest.mark.parametrize(("given", "retries"), [([], False), (["--retry-failed"], True)])
+def test_failures_are_retried_if_the_flag_says_so(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], *, retries: bool
+) -> None:
+    found: list[bool] = []
+
+    def note(arguments: plans.WorkArguments) -> int:
+        found.append(arguments.retry_failed)
+        return 0
+
+    monkeypatch.setattr(plans, "work_on_plan", note)
+    result = CliRunner().invoke(plans.app, ["work", "a.plan", *given])
+    assert result.exit_code == 0, result.output
+    assert found == [retries]
+
+
+class Runs:
+    """Transcribes a recording on the command line, unless its output is finished."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.recording = write_noise(folder / "talk.wav")
+        self.loaded = 0
+        monkeypatch.setattr(whisperbatch, "load", self._load)
+        monkeypatch.setattr(transcribe, "find_model", lambda *_, **__: folder)
+        monkeypatch.setattr(transcribe, "fingerprint", lambda *_: "fake")
+
+    def _load(self, *_: Any, **__: Any) -> Transcriber:
+        self.loaded += 1
+        return Transcriber(FakeEngine())
+
+    def transcribes(self, **load: float) -> bool:
+        loaded = self.loaded
+        run = arguments(inputs=(str(self.recording),), formats="txt", resume=True, load=load)
+        assert transcribe.transcribe_all(run) == 0
+        assert self.recording.with_suffix(".txt").exists()
+        return self.loaded > loaded
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(tmp_path, monkeypatch)
+
+
+def test_the_share_that_was_measured_for_a_model(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share, is_new in ((1.0, True), (1.0, False), (0.8, True), (0.8, False)):
+        monkeypatch.setattr(transcribe, "measured_kept_frames", lambda _, share=share: share)
+        assert runs.transcribes() == is_new
+
+
+def test_the_share_of_the_option(runs: Runs) -> None:
+    assert runs.transcribes()
+    for share, is_new in ((0.5, True), (0.5, False), (0.6, True), (0.6, False)):
+        assert runs.transcribes(kept_frames=share) == is_new

@@ -13,13 +13,12 @@ from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
 from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.features import feature_extractor
-from whisperbatch.language.stage import score_rows
+from whisperbatch.language.detection import score_rows
 from whisperbatch.options.keywords import resolve
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import Decision, RecordingState, Row
 from whisperbatch.types import Chunk, SpeechSpan
 
 EXTRACTOR = feature_extractor("whisper", 80)

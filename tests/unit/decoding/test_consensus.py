@@ -17,7 +17,7 @@ from whisperbatch.decoding.consensus import (
     moved,
     word_distance,
 )
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 from whisperbatch.segmentation import RowResult
 from whisperbatch.types import SAMPLING_RATE
 

@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, models
 
 from tests.unit.fakes import multilingual_tokenizer, tokenizer
 from whisperbatch import ModelError
-from whisperbatch.decoding.tokenizer import WhisperTokenizer
+from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.text.languages import LANGUAGES
 
 ENGLISH = WhisperTokenizer(tokenizer(), multilingual=False)

@@ -231,10 +231,7 @@ def spoken(*sounds: tuple[int, int, float], noise: float = 0.0) -> Window:
 def test_a_pause_divides_a_run() -> None:
     window = spoken((0, 200, -20), (220, FRAMES, -25))
     assert find_pauses(window) == [210]
-    assert find_runs(window) == [
-        Run(0, 210, (0,)),
-        Run(210, FRAMES, (0,), follows_pause=True),
-    ]
+    assert find_runs(window) == [Run(0, 210, (0,)), Run(210, FRAMES, (0,), follows_pause=True)]
 
 
 def test_overlapping_speech_is_not_divided() -> None:

@@ -28,15 +28,12 @@ class FakeDiarizer:
     Args:
         lag: seconds between two Progress items.
         fails_at: seconds after which it raises an error; None for never.
-        has_result: whether the last item is a Diarization.
     """
 
     fingerprint = "fake"
 
-    def __init__(
-        self, lag: int = 1, fails_at: float | None = None, *, has_result: bool = True
-    ) -> None:
-        self.lag, self.fails_at, self.has_result = lag, fails_at, has_result
+    def __init__(self, lag: int = 1, fails_at: float | None = None) -> None:
+        self.lag, self.fails_at = lag, fails_at
         self.heard = 0.0
         self.closed = threading.Event()
 
@@ -63,8 +60,7 @@ class FakeDiarizer:
                     told += self.lag
                     turns += new
                     yield Progress(float(told), tuple(new))
-            if self.has_result:
-                yield Diarization(tuple(turns))
+            yield Diarization(tuple(turns))
         finally:
             self.closed.set()
 
@@ -202,13 +198,6 @@ def test_limits_that_the_diarizer_refuses_start_no_thread() -> None:
     with pytest.raises(OptionError, match="at most 9"):
         Listener(FakeDiarizer(), SpeakerLimits(10), "talk.wav")
     assert diarizer_threads() == before
-
-
-def test_a_diarizer_without_a_result_is_an_error() -> None:
-    listener = Listener(FakeDiarizer(has_result=False), NO_LIMITS, "talk.wav")
-    hear(listener, 2)
-    with pytest.raises(EngineError, match="ended without a Diarization"):
-        finishes(listener.result)
 
 
 def test_a_diarizer_that_falls_behind_is_an_error() -> None:

@@ -1,14 +1,18 @@
-"""The order of all checks, the report, and the command line without libraries."""
+"""Probes in other processes, the order of all checks, the report, and the command line."""
 
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from whisperbatch import doctor
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.doctor import Finding, diagnose, diagnosis, has_problems, line, summary, to_json
+from whisperbatch.doctor import Finding, diagnose, has_problems, line, summary, to_json
+from whisperbatch.doctor.probes import run_probe
 
 GOOD = Finding("ok", "machine", "8 processors", measured={"processors": 8})
 SLOW = Finding("warning", "machine", "slow", "buy", "a\nb")
@@ -50,8 +54,8 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
         yield GOOD
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr(diagnosis, "check_versions", fail)
-    monkeypatch.setattr(diagnosis, "check_imports", lambda _: [BAD])
+    monkeypatch.setattr(doctor, "check_versions", fail)
+    monkeypatch.setattr(doctor, "check_imports", lambda _: [BAD])
     findings = list(diagnose())
     assert findings[:2] == [
         GOOD,
@@ -68,9 +72,9 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(
 
 
 def test_a_missing_model_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "check_imports", lambda _: [GOOD])
+    monkeypatch.setattr(doctor, "check_imports", lambda _: [GOOD])
     for name in ("check_storage", "check_decoder", "check_speech_detection", "check_diarizer"):
-        monkeypatch.setattr(diagnosis, name, lambda _: [])
+        monkeypatch.setattr(doctor, name, lambda _: [])
     findings = list(diagnose(model="/no/such/model"))
     subjects = [finding.subject for finding in findings if finding.level == "problem"]
     assert subjects == ["weights"]
@@ -106,3 +110,71 @@ def test_the_command_loads_no_library() -> None:
     libraries = {"numpy", "av", "ctranslate2", "onnxruntime", "typer", "rich", "huggingface_hub"}
     assert "whisperbatch" in modules.stdout.split()
     assert not libraries & set(modules.stdout.split())
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_the_result_of_a_probe_comes_back() -> None:
+    result = run_probe("import_modules", time_limit=60, modules=["json", "no_such_module"])
+    assert result.failure == ""
+    assert result.values["failures"] == {
+        "no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"
+    }
+
+
+def test_what_libraries_print_is_not_the_result(site: Path) -> None:
+    (site / "noisy.py").write_text("import os; print('{}'); os.write(1, b'raw'); os.write(2, b'e')")
+    result = run_probe("import_modules", time_limit=60, modules=["noisy"])
+    assert result.values == {"failures": {}}
+    assert "{}" in result.details
+    assert "raw" in result.details
+
+
+def test_a_crash_is_a_failure_with_the_last_line_that_was_printed(site: Path) -> None:
+    (site / "crash.py").write_text(
+        "import os, sys; print('Unable to load libcudnn_ops.so.9', file=sys.stderr, flush=True); "
+        "os.abort()"
+    )
+    result = run_probe("import_modules", time_limit=60, modules=["crash"])
+    if sys.platform != "win32":
+        assert "SIGABRT: Unable to load libcudnn_ops.so.9" in result.failure
+    assert "crash.py" in result.details, "the stack of the crash"
+
+
+def test_a_hang_is_a_failure(site: Path) -> None:
+    (site / "hang.py").write_text("import time; time.sleep(60)")
+    result = run_probe("import_modules", time_limit=1, modules=["hang"])
+    assert result.failure == "no result within 1 s"
+
+
+def test_an_error_of_whisperbatch_is_divided_into_message_and_fix() -> None:
+    result = run_probe("find_weights", time_limit=60, model="/no/such/folder")
+    assert result.failure == "model='/no/such/folder': there is no such directory"
+    assert result.fix == "check the path"
+    assert "Traceback" in result.details
+
+
+def test_the_revision_of_the_model_is_passed_on() -> None:
+    result = run_probe(
+        "find_weights", time_limit=60, model=str(Path(__file__).parent), revision="v1"
+    )
+    assert result.failure.startswith("revision='v1' selects a version on the Hugging Face hub")
+
+
+def test_a_process_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    result = run_probe("import_modules", time_limit=60, modules=[])
+    assert result.failure.startswith("no process can be started")
+
+
+def test_the_wheel_contains_the_clip(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    builder = pytest.importorskip("hatchling.builders.wheel", reason="pip install hatchling")
+    (wheel,) = builder.WheelBuilder(str(root)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        clip = archive.read("whisperbatch/doctor/clip.opus")
+    assert clip == (root / "whisperbatch/doctor/clip.opus").read_bytes()

@@ -13,7 +13,7 @@ import packaging.requirements as _requirements  # before `sys.path` loses the pa
 import pytest
 
 from whisperbatch.doctor import packages
-from whisperbatch.doctor.engines import find_devices, trials
+from whisperbatch.doctor.clip import find_devices, trials
 from whisperbatch.doctor.packages import (
     check_conflicts,
     check_imports,

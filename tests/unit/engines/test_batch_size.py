@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engines.architectures import MODELS, PARAMETERS
-from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
+from whisperbatch.engines.memory import MemoryUse, choose_batch_size
 
 GIB = 1 << 30
 DEVICES = (6, 8, 12, 16, 24, 48, 80)  # GiB

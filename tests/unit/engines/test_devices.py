@@ -24,7 +24,6 @@ def test_auto_is_cuda_if_the_library_finds_a_gpu(device: str, count: int, expect
 @pytest.mark.parametrize(
     ("device", "indexes", "count", "message"),
     [
-        ("tpu", (0,), 1, "device='tpu' is none of auto, cpu, cuda"),
         ("cuda", (0,), 0, "X finds no CUDA device"),
         ("cuda", (0, 2), 2, "device_index=2 does not exist: X finds the CUDA devices 0 to 1"),
         ("cuda", (-1,), 2, "device_index=-1 does not exist"),

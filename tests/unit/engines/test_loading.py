@@ -10,20 +10,18 @@ import pytest
 import whisperbatch as wb
 from tests.unit.machines import use_machine
 from whisperbatch import MissingExtraError, OptionError
-from whisperbatch.engines.keywords import (
-    EngineKeywords,
-    choose_settings,
-    setting_parameters,
-    settings_of,
-)
 from whisperbatch.engines.settings import (
     SETTINGS,
     AutoSettings,
     CTranslate2Settings,
+    EngineKeywords,
     EngineSettings,
     OnnxRuntimeSettings,
     OpenVinoSettings,
     TorchSettings,
+    choose_settings,
+    setting_parameters,
+    settings_of,
 )
 
 
@@ -44,6 +42,7 @@ def use(
 
 
 INT16 = {"compute_type": "int16"}
+BFLOAT16 = {"compute_type": "int8_bfloat16"}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +58,9 @@ INT16 = {"compute_type": "int16"}
         ((None, 0), "auto", {"inter_threads": 2}, CTranslate2Settings(inter_threads=2)),
         (("2026.4.0", 0), "auto", INT16, CTranslate2Settings(compute_type="int16")),
         (("2026.4.0", 0), "cuda", {}, CTranslate2Settings()),
+        (("2026.4.0", 0), "auto", BFLOAT16, OpenVinoSettings(compute_type="int8_bfloat16")),
+        ((None, 0), "cpu", BFLOAT16, OpenVinoSettings(compute_type="int8_bfloat16")),
+        ((None, 1), "auto", BFLOAT16, CTranslate2Settings(compute_type="int8_bfloat16")),
     ],
 )
 def test_auto_is_openvino_without_avx2_if_it_is_installed_and_has_the_settings(
@@ -109,6 +111,14 @@ def test_openvino_that_is_missing_or_old_is_refused_by_name(
     use(monkeypatch, openvino=version)
     with pytest.raises(MissingExtraError, match=r"'whisperbatch\[openvino\]'"):
         wb.load("tiny.en", engine="openvino")
+
+
+def test_auto_without_avx2_names_the_extra_that_a_compute_type_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use(monkeypatch, openvino=None, features="sse4_2")
+    with pytest.raises(MissingExtraError, match=r"'whisperbatch\[openvino\]'"):
+        wb.load("tiny.en", device="cpu", compute_type="int8_bfloat16")
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
@@ -246,6 +256,8 @@ def test_wrong_values_are_refused(engine: Any, given: Any, message: str) -> None
         ({"device": "cpu", "flash_attention": True}, "flash_attention=True needs CUDA"),
         ({"device": "cuda"}, "CTranslate2 finds no CUDA device"),
         ({"compute_type": "int3"}, "compute_type='int3' is not supported by this machine's cpu"),
+        ({"compute_type": "bfloat16"}, r"device; use auto, .*, or give engine='torch'$"),
+        ({"compute_type": "int8_bfloat16"}, "or give engine='onnxruntime' or 'openvino'$"),
     ],
 )
 def test_settings_that_this_machine_lacks_are_refused(

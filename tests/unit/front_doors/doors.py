@@ -202,7 +202,7 @@ def work_on_plan(feature: Feature, place: Place, spans: int = 1) -> Any:
 
 
 def _interrupted_plan(feature: Feature, place: Place) -> Any:
-    place.patch.setattr("whisperbatch.jobs.workers.failures.ENGINE_PAUSES", ())
+    place.patch.setattr("whisperbatch.jobs.workers.results.ENGINE_PAUSES", ())
     path = _write_plan(feature, place)
     with Transcriber(place.engine(failing={"decode": range(1000)})) as asr:
         assert jobs.work(path, asr=asr).left == 1

@@ -6,7 +6,7 @@ text, the times, or the speakers.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,7 @@ import numpy as np
 from tests.unit.fakes import Call, EncodedRow, FakeEngine, multilingual_tokenizer
 from tests.unit.media_files import encode
 from whisperbatch.protocols import Hypothesis
-from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.types import SAMPLING_RATE, Samples
 
 WORDS: Final = """
 alder amber anvil apple ashes badge bacon barge basin beach bench birch blade bloom board brick
@@ -25,7 +24,7 @@ brook brush cabin cable camel canal cedar chalk cliff cloud coast coral crane cr
 eagle elbow ember fable field flint flute frost glade grain grove hazel heron honey ivory jewel
 kayak lemon linen maple medal metal moose novel ocean olive opera otter
 """
-LOUD: Final = 0.02  # amplitude from which a frame is speech for `LevelVad`
+LOUD: Final = 0.02  # amplitude from which a frame is speech for `LoudVad`
 AUDIBLE: Final = 0.002  # amplitude from which a frame may be speech
 TALK: Final = ((0.2, 2.2), (2.8, 4.8), (5.2, 7.2), (7.8, 9.6), (10.0, 11.8))
 """The stretches of speech in the recordings, in seconds."""
@@ -88,13 +87,7 @@ FEATURES: Final = (
     Feature("clips", {"clip_timestamps": ((2.5, 5.0), (7.5, None)), "word_timestamps": True}),
     Feature("no VAD", {"vad": False, "segments": "chunk"}),
     Feature(
-        "speech",
-        {
-            "second_opinion": False,
-            "speech_pad": 0.2,
-            "segments": "phrase",
-        },
-        "faint.wav",
+        "speech", {"second_opinion": False, "speech_pad": 0.2, "segments": "phrase"}, "faint.wav"
     ),
     Feature("pauses", {"max_silence": 0.05, "chunk_length": 6.0}),
     Feature("track", {"track": 1}, "tracks.mkv"),
@@ -160,18 +153,6 @@ def _say(call: Call) -> Hypothesis:
     tokens = multilingual_tokenizer().encode(text, add_special_tokens=False).ids
     improbable = -1.3 if chance.random() < 0.5 else -0.1
     return Hypothesis(tuple(tokens), -0.02 if call.sampling else improbable, 0.0)
-
-
-class LevelVad:
-    """A Vad that takes loud frames for speech, and may take quiet frames for speech."""
-
-    hop = FRAME
-
-    def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
-        for block in reblock(blocks):
-            peaks = np.abs(np.pad(block, (0, -len(block) % FRAME)).reshape(-1, FRAME)).max(axis=1)
-            probabilities = np.where(peaks > LOUD, 0.9, np.where(peaks > AUDIBLE, 0.3, 0.0))
-            yield SpeechFrames(block, probabilities.astype(np.float32))
 
 
 def write_recordings(folder: Path) -> None:

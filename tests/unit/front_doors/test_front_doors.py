@@ -9,8 +9,16 @@ import pytest
 import whisperbatch.vad
 from tests.contract.tiny_model import tiny_model
 from tests.unit.fake_diarizer import use_fake_diarizer
+from tests.unit.fakes import LoudVad
 from tests.unit.front_doors.doors import DOORS, Door, Place, json_of, work_on_plan
-from tests.unit.front_doors.features import DIVIDED, FEATURES, Feature, LevelVad, write_recordings
+from tests.unit.front_doors.features import (
+    AUDIBLE,
+    DIVIDED,
+    FEATURES,
+    LOUD,
+    Feature,
+    write_recordings,
+)
 from whisperbatch import OptionError, Options, Transcriber, Transcript
 from whisperbatch.jobs import RecordingWorker
 from whisperbatch.models import fingerprint
@@ -35,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(recordings: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     use_fake_diarizer(monkeypatch)
-    monkeypatch.setattr(whisperbatch.vad, "_silero", LevelVad)
+    monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
     monkeypatch.setattr("whisperbatch.cli.app.configure_logging", lambda **_: None)
     outputs = tmp_path / "outputs"
     outputs.mkdir()

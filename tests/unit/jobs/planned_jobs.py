@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whisperbatch.jobs.fingerprints import references_fingerprint
+from whisperbatch.jobs.names import references_fingerprint
 from whisperbatch.jobs.plans.format import Header, Plan, PlanFiles
 from whisperbatch.jobs.plans.planning import make_plan
 from whisperbatch.jobs.plans.settings import settings_fingerprint, stored_options

@@ -17,7 +17,7 @@ import numpy as np
 
 from tests.unit.fakes import FakeEngine
 from whisperbatch.jobs import Job, Ledger, WorkItem, digest, find_inputs, plan_outputs
-from whisperbatch.jobs.fingerprints import references_fingerprint
+from whisperbatch.jobs.names import references_fingerprint
 from whisperbatch.options import Options
 from whisperbatch.types import Transcript
 from whisperbatch.vad import vad_fingerprint

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from whisperbatch.errors import AudioError, EngineError, WriteError
 from whisperbatch.jobs.claims import Claims, Event, Failed, FinishedElsewhere, NothingFreeError
-from whisperbatch.jobs.held_leases import HeldLeases
 from whisperbatch.jobs.inputs import WorkItem
-from whisperbatch.jobs.ledger import Ledger
+from whisperbatch.jobs.ledger import DirectoryLeases, Ledger
 
 
 @dataclass
@@ -39,7 +38,7 @@ class Process:
     """A run of a job, one step at a time."""
 
     def __init__(self, path: Path, directory: Directory, recordings: list[WorkItem]) -> None:
-        self.leases = HeldLeases(path)
+        self.leases = DirectoryLeases(path)
         self.claims = Claims(recordings, directory, self.leases, lambda *_: None)
         self._sources = enumerate(self.claims.sources())
         self._directory = directory
@@ -154,7 +153,7 @@ def test_a_process_that_ends_early_leaves_its_recordings_at_once(
 
 def test_the_lease_of_a_process_that_died_after_its_last_output_is_deleted(ledger: Ledger) -> None:
     directory = Directory()
-    assert HeldLeases(ledger.path, duration=0.0).acquire("0.wav", None)
+    assert DirectoryLeases(ledger.path, duration=0.0).acquire("0.wav", None)
     one = Process(ledger.path, directory, items(1))
     directory.finished.add("0.wav")
     assert one.take() is None
@@ -169,7 +168,7 @@ def test_the_lease_of_a_recording_whose_outputs_are_refused_stays(ledger: Ledger
         def remaining(self, item: WorkItem) -> WorkItem | Failed | None:
             return Failed(item, WriteError("exists already"))
 
-    assert HeldLeases(ledger.path, duration=0.0).acquire("0.wav", None)
+    assert DirectoryLeases(ledger.path, duration=0.0).acquire("0.wav", None)
     one = Process(ledger.path, Refused(), items(1))
     assert one.take() is None
     assert isinstance(one.events[0], Failed)
@@ -202,7 +201,7 @@ def test_an_error_at_the_begin_leaves_the_recording(ledger: Ledger) -> None:
     def begin(number: int, item: WorkItem) -> None:
         raise OSError("disk error")
 
-    leases = HeldLeases(ledger.path)
+    leases = DirectoryLeases(ledger.path)
     claims = Claims(items(1), Directory(), leases, begin)
     with pytest.raises(OSError, match="disk error"):
         next(claims.sources()).choose()
@@ -247,7 +246,7 @@ def test_few_looks_at_many_recordings(ledger: Ledger) -> None:
             looks += 1
             return super().remaining(item)
 
-    failed = HeldLeases(ledger.path)
+    failed = DirectoryLeases(ledger.path)
     for number in range(count // 2):
         assert failed.acquire(f"{number}.wav", None)
         failed.give_up(f"{number}.wav", "is not media")

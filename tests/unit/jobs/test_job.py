@@ -9,7 +9,6 @@ from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
 from whisperbatch.errors import AudioError, EngineError, InternalError, WriteError
 from whisperbatch.jobs.claims import Event, Failed, Finished, SegmentReady
-from whisperbatch.jobs.fingerprints import digest
 from whisperbatch.jobs.inputs import WorkItem, find_inputs, plan_outputs
 from whisperbatch.jobs.job import Job, run_job
 from whisperbatch.jobs.ledger import Ledger
@@ -272,14 +271,6 @@ def test_a_finished_job_on_a_read_only_folder_is_finished(
         assert isinstance(last, Failed)
         assert f"{ledger.path}: cannot be written" in str(last.error)
     assert set(tmp_path.iterdir()) == files
-
-
-def test_the_digest_depends_on_everything_but_the_batch_size() -> None:
-    expected = digest("weights", OPTIONS, ("srt",))
-    assert expected == digest("weights", Options(**{**vars(OPTIONS), "batch_size": 7}), ("srt",))
-    assert expected != digest("weights", Options(**{**vars(OPTIONS), "beam_size": 1}), ("srt",))
-    assert expected != digest("others", OPTIONS, ("srt",))
-    assert expected != digest("weights", OPTIONS, ("vtt",))
 
 
 def test_a_run_that_ran_out_of_memory_is_resumed(recordings: list[Path], ledger: Ledger) -> None:

@@ -13,8 +13,7 @@ from tests.unit.fakes import Call, EncodedRow, FakeEngine, MemoryStore
 from whisperbatch.jobs.journal import Journal
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import Alignment, DecodeRequest, Hypothesis, Sampling
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import Row
+from whisperbatch.recording import RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.types import Chunk
 

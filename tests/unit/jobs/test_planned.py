@@ -17,7 +17,6 @@ from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.plans.joining import busy_seconds
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import CHUNK_RULES
 from whisperbatch.writers import SubtitleOptions, render
 
 
@@ -227,10 +226,3 @@ def test_busy_seconds_count_no_second_twice(
     times: list[tuple[float, float]], seconds: float
 ) -> None:
     assert busy_seconds(times) == seconds
-
-
-def test_a_plan_of_a_version_with_other_chunks_is_refused(path: Path) -> None:
-    text = path.read_text()
-    path.write_text(text.replace(f'"chunk_rules": {CHUNK_RULES}', '"chunk_rules": 1', 1))
-    with Transcriber(FakeEngine()) as asr, pytest.raises(OptionError, match="at other boundaries"):
-        jobs.work(path, asr=asr)

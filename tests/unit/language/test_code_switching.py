@@ -10,16 +10,11 @@ import pytest
 from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import RampExtractor, chunk, ramp, rows, shared_model
 from whisperbatch.errors import EngineError
-from whisperbatch.language.code_switching import (
-    CodeSwitching,
-    best_sequence,
-    row_windows,
-)
-from whisperbatch.language.stage import with_language_scores
+from whisperbatch.language.code_switching import CodeSwitching, best_sequence, row_windows
+from whisperbatch.language.detection import with_language_scores
 from whisperbatch.options import Options
 from whisperbatch.options.keywords import resolve
-from whisperbatch.recording import RecordingState
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.recording import End, Item, RecordingState, Row
 from whisperbatch.types import Chunk, LanguageScores, speech_seconds
 
 ENGLISH, FRENCH = {"en": 0.97, "fr": 0.03}, {"en": 0.03, "fr": 0.97}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.synthetic_speech import chunk, rows
-from whisperbatch.language.decisions import (
+from whisperbatch.language.detection import (
     LAST_REVISION,
     VOTERS,
     add_speech,
@@ -17,8 +17,7 @@ from whisperbatch.language.decisions import (
     restrict_to,
 )
 from whisperbatch.options import Options
-from whisperbatch.recording import Decision, LanguageState, RecordingState
-from whisperbatch.rows import End
+from whisperbatch.recording import Decision, End, LanguageState, RecordingState
 from whisperbatch.types import LanguageScores
 
 

@@ -13,12 +13,15 @@ from tests.unit.fakes import EncodedRow, FakeEngine
 from tests.unit.synthetic_speech import shared_model
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import EngineError
-from whisperbatch.language.decisions import LAST_REVISION, VOTERS
-from whisperbatch.language.stage import decide_languages, with_language_scores
+from whisperbatch.language.detection import (
+    LAST_REVISION,
+    VOTERS,
+    decide_languages,
+    with_language_scores,
+)
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave, map_ordered
-from whisperbatch.recording import Decision, LanguageState, RecordingState
-from whisperbatch.rows import End, Item, Row
+from whisperbatch.recording import Decision, End, Item, LanguageState, RecordingState, Row
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel
 from whisperbatch.types import Chunk, SpeechSpan, to_samples
 
@@ -197,12 +200,7 @@ def test_only_rows_that_need_scores_are_encoded() -> None:
     stream = [items(0, 1)[0], *items(1, 2, FINAL)[:2], *items(2, 0)]
     model = shared_model(engine)
     result = [with_language_scores(model, item, Options()) for item in stream]
-    assert engine.batch_sizes == {
-        "encode": [1],
-        "detect_language": [1],
-        "decode": [],
-        "align": [],
-    }
+    assert engine.batch_sizes == {"encode": [1], "detect_language": [1], "decode": [], "align": []}
     row = result[0]
     assert isinstance(row, Row)
     assert row.language_scores is not None

@@ -1,6 +1,6 @@
 """Language windows: their places, their speech, and their scores."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import FakeEngine, noise
+from tests.unit.fakes import FakeEngine, LoudVad, noise
 from tests.unit.synthetic_speech import RampExtractor, chunk, shared_model
 from whisperbatch.audio.random_access import ArrayRandomAccess
-from whisperbatch.language.windows import (
+from whisperbatch.language.detection import (
     CANDIDATES_PER_WINDOW,
     candidates,
     find_windows,
@@ -22,23 +22,13 @@ from whisperbatch.language.windows import (
     voiced_window,
 )
 from whisperbatch.options import Options
-from whisperbatch.types import Chunk, Samples, SpeechFrames, speech_seconds
+from whisperbatch.types import Chunk, Samples, speech_seconds
 
 RATE = 16_000
 BRIEF = Options(language_detection_length=2, speech_pad=0)
 
 
-class LevelVad:
-    """A Vad that finds speech in every VAD frame above a level."""
-
-    hop = 512
-
-    def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
-        for samples in blocks:
-            padded = np.zeros(-(-len(samples) // 512) * 512, np.float32)
-            padded[: len(samples)] = samples
-            frames = padded.reshape(-1, 512)
-            yield SpeechFrames(samples, (np.abs(frames).max(1) > 0.01).astype(np.float32))
+VAD = LoudVad({0.01: 1.0})
 
 
 class CountedRandomAccess(ArrayRandomAccess):
@@ -64,7 +54,7 @@ def scaled(samples: npt.NDArray[np.int16]) -> Samples:
 
 
 def windows_of(recording: ArrayRandomAccess, options: Options = BRIEF) -> list[Chunk]:
-    return find_windows(recording, LevelVad(), options, lambda: False)
+    return find_windows(recording, VAD, options, lambda: False)
 
 
 def times(chunks: Iterable[Chunk]) -> list[tuple[float, float]]:
@@ -159,13 +149,13 @@ def test_all_windows_are_used_if_there_is_little_speech() -> None:
 
 def test_the_search_ends_when_stopped_returns_true() -> None:
     recording = CountedRandomAccess(noise_in(320, (0, 320)), RATE)
-    windows = find_windows(recording, LevelVad(), BRIEF, lambda: recording.reads >= 3)
+    windows = find_windows(recording, VAD, BRIEF, lambda: recording.reads >= 3)
     assert len(windows) == recording.reads == 3
 
 
 def test_a_window_spans_its_first_to_its_last_speech() -> None:
     samples = noise_in(10, (2, 4), (5, 7))
-    window = voiced_window(LevelVad(), scaled(samples), 100.0, Options(speech_pad=0))
+    window = voiced_window(VAD, scaled(samples), 100.0, Options(speech_pad=0))
     assert window is not None
     np.testing.assert_allclose(times([window]), [(102, 107)], atol=0.04)
     assert speech_seconds(window.speech) == pytest.approx(4, abs=0.1)
@@ -176,9 +166,7 @@ def test_a_window_spans_its_first_to_its_last_speech() -> None:
 @pytest.mark.parametrize(("seconds", "enough"), [(0.9, False), (1.1, True)])
 def test_a_second_of_speech_is_enough(seconds: float, enough: bool) -> None:
     samples = noise_in(10, (2, 2 + seconds))
-    assert (
-        voiced_window(LevelVad(), scaled(samples), 0.0, Options(speech_pad=0)) is not None
-    ) == enough
+    assert (voiced_window(VAD, scaled(samples), 0.0, Options(speech_pad=0)) is not None) == enough
 
 
 def test_a_tenth_of_a_long_window_must_be_speech() -> None:
@@ -196,14 +184,14 @@ def test_faint_sound_is_not_speech() -> None:
 
 
 def test_an_empty_candidate_gives_no_window() -> None:
-    assert voiced_window(LevelVad(), np.zeros(0, np.float32), 0.0, Options()) is None
+    assert voiced_window(VAD, np.zeros(0, np.float32), 0.0, Options()) is None
 
 
 @pytest.mark.parametrize("pad", [1.0, 5.0])
 def test_margins_may_be_longer_than_the_window(pad: float) -> None:
     options = Options(speech_pad=pad, language_detection_length=2)
     samples = noise_in(2, (0.5, 1.9))
-    window = voiced_window(LevelVad(), scaled(samples), 0.0, options)
+    window = voiced_window(VAD, scaled(samples), 0.0, options)
     assert window is not None
     assert times([window]) == [(0, 2)]
 

@@ -1,9 +1,14 @@
-"""The headers of model.bin, and damaged files."""
+"""model.bin: its headers, damaged files; what the writer writes, the reader reads."""
 
+import io
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.unit.models.model_files import (
@@ -13,7 +18,15 @@ from tests.unit.models.model_files import (
     write_model,
 )
 from whisperbatch.errors import ModelError
-from whisperbatch.models.model_bin import read_arrays, read_headers, release_pages, variables
+from whisperbatch.models.architecture import RandomModel
+from whisperbatch.models.config import IDENTIFYING, measured_kept_frames, weights_digest
+from whisperbatch.models.model_bin import (
+    read_arrays,
+    read_headers,
+    release_pages,
+    variables,
+    write_model_bin,
+)
 
 
 def test_headers_of_variables(tmp_path: Path) -> None:
@@ -87,3 +100,113 @@ def test_damaged_or_foreign_files_are_refused(tmp_path: Path, data: bytes, expec
     message = error_message(str(directory))
     assert expected in message
     assert str(directory / "model.bin") in message
+
+
+ARRAYS: dict[str, npt.NDArray[Any]] = {
+    "encoder/weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "decoder/embeddings/weight": np.arange(8, dtype=np.float16).reshape(4, 2),
+    "decoder/num_heads": np.array(6, np.int16),
+    "decoder/pre_norm": np.array(1, np.int8),
+    "decoder/scale": np.array([-1, 70_000], np.int32),
+    "decoder/transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+}
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    with path.open("wb") as file:
+        write_model_bin(file, ARRAYS)
+    arrays = read_arrays(path, "")
+    assert list(arrays) == [*ARRAYS, "decoder/projection/weight"]
+    assert np.array_equal(
+        arrays.pop("decoder/projection/weight"), ARRAYS["decoder/embeddings/weight"]
+    )
+    for name, array in arrays.items():
+        assert np.array_equal(array, ARRAYS[name])
+        assert array.dtype == ARRAYS[name].dtype
+
+
+def test_aliases_are_part_of_the_file() -> None:
+    def written(aliases: dict[str, str]) -> bytes:
+        file = io.BytesIO()
+        write_model_bin(file, {"decoder/scale": ARRAYS["decoder/scale"]}, aliases)
+        return file.getvalue()
+
+    alias = written({"other": "decoder/scale"})
+    assert written({}).endswith(bytes(4))
+    assert alias.endswith(b"\1\0\0\0\6\0other\0\x0e\0decoder/scale\0")
+
+
+def test_a_type_that_the_format_lacks_is_refused() -> None:
+    with pytest.raises(KeyError, match="float64"):
+        write_model_bin(io.BytesIO(), {"a": np.zeros(2)})
+
+
+def test_equal_seeds_and_sizes_give_equal_weights() -> None:
+    first, again, other = (
+        RandomModel(
+            d_model=8, layers=1, vocabulary_size=50, encoder_positions=9, seed=seed
+        ).arrays()
+        for seed in (0, 0, 1)
+    )
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["encoder/conv1/weight"], other["encoder/conv1/weight"])
+
+
+def test_a_random_model_has_the_given_sizes(tmp_path: Path) -> None:
+    sizes = RandomModel(
+        d_model=12,
+        heads=3,
+        layers=2,
+        vocabulary_size=50,
+        text_tokens=40,
+        n_mels=128,
+        encoder_positions=9,
+        decoder_positions=7,
+    )
+    path = tmp_path / "model.bin"
+    with path.open("wb") as file:
+        write_model_bin(file, sizes.arrays())
+    shapes = {name: header.shape for name, header in read_headers(path).items()}
+    assert shapes["encoder/conv1/weight"] == (12, 128, 3)
+    assert shapes["encoder/position_encodings/encodings"] == (9, 12)
+    assert shapes["decoder/position_encodings/encodings"] == (7, 12)
+    assert shapes["decoder/layer_1/self_attention/linear_0/weight"] == (36, 12)
+    assert shapes["decoder/layer_1/attention/linear_1/weight"] == (24, 12)
+    assert "decoder/layer_2/ffn/linear_0/weight" not in shapes
+    arrays = read_arrays(path, "decoder/")
+    assert arrays["decoder/num_heads"] == 3
+    embeddings = np.abs(arrays["decoder/embeddings/weight"])
+    assert embeddings[40:].max() < embeddings[:40].max() / 2
+
+
+def write(
+    folder: Path, dtype: Any = np.float16, seed: int = 0, changed: Mapping[str, Any] | None = None
+) -> Path:
+    folder.mkdir()
+    arrays = RandomModel(d_model=64, layers=1, vocabulary_size=100, text_tokens=90, seed=seed)
+    with (folder / "model.bin").open("wb") as file:
+        stored = {name: np.float16(array) for name, array in arrays.arrays().items()}
+        write_model_bin(
+            file,
+            {name: array.astype(dtype) for name, array in stored.items()} | dict(changed or {}),
+        )
+    return folder
+
+
+def test_all_conversions_of_a_model_have_one_digest(tmp_path: Path) -> None:
+    digest = weights_digest(write(tmp_path / "float16"))
+    assert weights_digest(write(tmp_path / "float32", np.float32)) == digest
+    assert weights_digest(write(tmp_path / "other", seed=1)) != digest
+
+
+@pytest.mark.parametrize("name", IDENTIFYING)
+def test_a_model_that_was_trained_further_has_another_digest(tmp_path: Path, name: str) -> None:
+    arrays = RandomModel(d_model=64, layers=1, vocabulary_size=100, text_tokens=90).arrays()
+    trained = write(tmp_path / "trained", changed={name: arrays[name] + np.float16(0.01)})
+    assert weights_digest(trained) != weights_digest(write(tmp_path / "model"))
+
+
+def test_a_model_without_measurement_keeps_all_frames(tmp_path: Path) -> None:
+    assert measured_kept_frames(write(tmp_path / "random")) == 1
+    assert measured_kept_frames(tmp_path) == 1  # no model.bin: weights of transformers

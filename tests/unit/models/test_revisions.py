@@ -14,8 +14,7 @@ from tests.unit.models.model_files import write_model
 from whisperbatch import jobs
 from whisperbatch.compat.faster_whisper import WhisperModel
 from whisperbatch.engines import loading
-from whisperbatch.engines.keywords import setting_parameters, settings_of
-from whisperbatch.engines.settings import SETTINGS
+from whisperbatch.engines.settings import SETTINGS, setting_parameters, settings_of
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.huggingface import with_draft_model
 from whisperbatch.jobs.plans import settings

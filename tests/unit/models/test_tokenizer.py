@@ -1,7 +1,7 @@
-"""The tokenizer of a directory, of a package, of the Hugging Face cache and of the hub."""
+"""The tokenizer of a directory, of a package or of the hub, and CTranslate2's list of tokens."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,13 @@ from tokenizers import Tokenizer
 from tests.unit.small_tokenizers import small_tokenizer
 from whisperbatch.errors import ModelError
 from whisperbatch.models import tokenizer as tokenizer_module
-from whisperbatch.models.tokenizer import TokenizerSource, add_cantonese, load_tokenizer
+from whisperbatch.models.tokenizer import (
+    TokenizerSource,
+    add_cantonese,
+    check_vocabulary,
+    load_tokenizer,
+    read_vocabulary,
+)
 
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
@@ -37,10 +43,7 @@ def content(tokenizer: Tokenizer) -> dict[str, Any]:
             {"Sequence": {"id": "A", "type_id": 0}},
             {"SpecialToken": {"id": names[2], "type_id": 0}},
         ],
-        "pair": [
-            {"Sequence": {"id": "A", "type_id": 0}},
-            {"Sequence": {"id": "B", "type_id": 1}},
-        ],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
         "special_tokens": {
             name: {"id": name, "ids": [tokenizer.token_to_id(name)], "tokens": [name]}
             for name in names
@@ -337,3 +340,63 @@ def test_the_packaged_tokenizers_have_openais_ids(tmp_path: Path) -> None:
         assert {token: tokenizer.token_to_id(token) for token in expected} == expected
         ids = tokenizer.encode(" Guten Tag!", add_special_tokens=False).ids
         assert tokenizer.decode(ids) == " Guten Tag!"
+
+
+TEXT = [f"t{number}" for number in range(320)]
+TOKENS = [*TEXT, "<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>", "<|0.00|>"]
+IDS = {token: number for number, token in enumerate(TOKENS)}
+
+
+def write_vocabulary(directory: Path, tokens: object, *, text: str | None = None) -> Path:
+    if text is None:
+        (directory / "vocabulary.json").write_text(json.dumps(tokens))
+    else:
+        (directory / "vocabulary.txt").write_bytes(text.encode())
+    return directory
+
+
+def check(directory: Path, ids: Mapping[str, int] = IDS, max_size: int = len(TOKENS)) -> None:
+    check_vocabulary(read_vocabulary(directory), ids, min_size=len(TOKENS), max_size=max_size)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_lists_of_both_formats(tmp_path: Path, end: str) -> None:
+    (tmp_path / "json").mkdir()
+    vocabulary = read_vocabulary(write_vocabulary(tmp_path / "json", TOKENS))
+    assert list(vocabulary.tokens) == TOKENS
+    assert vocabulary.special == {token: IDS[token] for token in TOKENS[320:]}
+    text = (end or "\n").join(TOKENS) + end
+    assert list(read_vocabulary(write_vocabulary(tmp_path, None, text=text)).tokens) == TOKENS
+
+
+def test_weights_of_transformers_have_no_list(tmp_path: Path) -> None:
+    assert not read_vocabulary(tmp_path).tokens
+    check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([*TOKENS, 7], "not a list of strings"),
+        ([*TOKENS, None], "not a list of strings"),
+        ([*TOKENS, "<|0.00|>"], "a special token is listed twice"),
+        (TOKENS[:321], "has no <|startoftranscript|>"),
+        ([], "has no <|endoftext|>"),
+        (TOKENS[:-1], "has 323 tokens, the weights have 324"),
+        ([*TOKENS, "more"], "has 325 tokens, the weights have 324"),
+        ([*reversed(TEXT), *TOKENS[320:]], "20 of 20 text tokens differ"),
+        ([*TEXT[6:], *TEXT[:6], *TOKENS[320:]], "text tokens differ"),
+    ],
+)
+def test_lists_that_do_not_fit(tmp_path: Path, tokens: list[object], expected: str) -> None:
+    with pytest.raises(ModelError, match=r"vocabulary\.json: ") as caught:
+        check(write_vocabulary(tmp_path, tokens))
+    assert expected in str(caught.value)
+
+
+def test_lists_that_fit(tmp_path: Path) -> None:
+    check(write_vocabulary(tmp_path, TOKENS), max_size=400)  # padded weights
+    check(
+        write_vocabulary(tmp_path, ["other", *TOKENS[1:]])
+    )  # the text of this token is the tokenizer's
+    check(write_vocabulary(tmp_path, [*TOKENS, "madeupword0000"]), max_size=325)

@@ -13,8 +13,7 @@ from tests.unit.fakes import FakeEngine, noise
 from tests.unit.hostile_values import HOSTILE, Call, keyword
 from tests.unit.transcripts import transcript
 from whisperbatch import AudioError, OptionError, Options, SubtitleOptions, TableOptions
-from whisperbatch.engines.keywords import settings_of
-from whisperbatch.engines.settings import SETTINGS, AutoSettings
+from whisperbatch.engines.settings import SETTINGS, AutoSettings, settings_of
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.models import find_model
 from whisperbatch.options import DETECTION_OPTIONS
@@ -131,10 +130,7 @@ def test_numbers_of_numpy_become_numbers_of_python() -> None:
         suppress_tokens=tuple(np.arange(3)),
     )
     assert made == Options(
-        beam_size=3,
-        word_timestamps=True,
-        clip_timestamps=((0.0, 2),),
-        suppress_tokens=(0, 1, 2),
+        beam_size=3, word_timestamps=True, clip_timestamps=((0.0, 2),), suppress_tokens=(0, 1, 2)
     )
     for name in ("beam_size", "vad_onset", "word_timestamps"):
         assert type(getattr(made, name)) in (int, float, bool)

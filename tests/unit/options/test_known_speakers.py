@@ -9,7 +9,7 @@ import pytest
 
 from whisperbatch import OptionError, Options
 from whisperbatch.options import parse_text
-from whisperbatch.options.speakers import MAX_KNOWN, KnownSpeakers, parse_pairs
+from whisperbatch.options.values import MAX_KNOWN, KnownSpeakers, parse_pairs
 from whisperbatch.types import Audio
 
 

@@ -1,4 +1,4 @@
-"""The options: their checks, and how keywords, signatures and descriptions agree."""
+"""The options: their checks, hints for unknown names, and known speakers."""
 
 import inspect
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import pytest
 
 import whisperbatch as wb
 from whisperbatch import OptionError, Options
-from whisperbatch.engines.keywords import LoadKeywords
-from whisperbatch.jobs import fingerprints
-from whisperbatch.jobs.fingerprints import digest
+from whisperbatch.engines.settings import LoadKeywords
+from whisperbatch.jobs import names
+from whisperbatch.jobs.names import digest
 from whisperbatch.options import (
     DetectionKeywords,
     OptionKeywords,
@@ -20,6 +20,7 @@ from whisperbatch.options import (
     for_detection,
     resolve,
 )
+from whisperbatch.options.keywords import LOAD, OTHER_NAMES, hint_for
 from whisperbatch.text.messages import shown
 
 CALLS = [
@@ -163,10 +164,10 @@ def test_a_new_option_changes_no_key_until_it_is_set(monkeypatch: pytest.MonkeyP
     """`min_speech_duration` plays the part of an option that an older version lacks."""
     older = [field for field in fields(Options) if field.name != "min_speech_duration"]
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprints, "fields", lambda _: older)
+        patch.setattr(names, "fields", lambda _: older)
         before = digest(Options())
     assert digest(Options()) != before
-    monkeypatch.setattr(fingerprints, "NEW_OPTIONS", {"min_speech_duration"})
+    monkeypatch.setattr(names, "NEW_OPTIONS", {"min_speech_duration"})
     assert digest(Options()) == before
     assert digest(Options(min_speech_duration=0.3)) != before
 
@@ -243,91 +244,95 @@ def test_margins_must_leave_room_for_speech(name: str) -> None:
         make_options(**{name: 1.9}, speech_pad=0.5)
 
 
-@pytest.mark.parametrize("name", ["patience", "length_penalty"])
-def test_options_of_beam_search_are_refused_with_greedy_search(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name}=2.0 has no effect on greedy search"):
-        make_options(**{name: 2.0}, beam_size=1)
-    assert getattr(make_options(**{name: 2.0}, beam_size=2), name) == 2.0
-
-
-@pytest.mark.parametrize(("name", "value"), [("best_of", 3), ("seed", 7)])
-def test_options_of_sampling_are_refused_without_sampling(name: str, value: int) -> None:
-    with pytest.raises(OptionError, match=f"{name} has no effect without a temperature above 0"):
-        make_options(**{name: value})
-    assert getattr(make_options(**{name: value}, temperature=0.2), name) == value
-    assert getattr(make_options(**{name: value}, temperature=(0.0, 0.2)), name) == value
-
-
-def test_max_initial_timestamp_needs_timestamp_tokens() -> None:
-    with pytest.raises(OptionError, match="max_initial_timestamp has no effect with timestamps="):
-        Options(max_initial_timestamp=0.5)
-    assert Options(max_initial_timestamp=0.5, timestamps="tokens").max_initial_timestamp == 0.5
-
-
 def test_temperature_is_a_number_or_a_tuple() -> None:
     assert Options().temperatures == (0.0,)
     assert Options(temperature=0.4).temperatures == (0.4,)
     assert Options(temperature=(0.0, 0.2, 1)).temperatures == (0.0, 0.2, 1)
 
 
-def test_coverage_threshold_needs_speech_detection() -> None:
-    with pytest.raises(OptionError, match="coverage_threshold has no effect with vad=False"):
-        Options(vad=False, coverage_threshold=2.0)
-    with pytest.raises(OptionError, match="no effect with task='translate'"):
-        Options(task="translate", coverage_threshold=2.0)
-    assert Options(vad=False, coverage_threshold=None).coverage_threshold is None
-    assert Options(coverage_threshold=2.0).coverage_threshold == 2.0
+WITHOUT_EFFECT: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # an option with options that leave it no effect, options with which it has one, the message
+    ({"patience": 2.0}, {"beam_size": 1}, "patience=2.0 has no effect on greedy search"),
+    ({"length_penalty": 2.0}, {"beam_size": 1}, "length_penalty=2.0 has no effect on greedy"),
+    ({"best_of": 3}, {}, "best_of has no effect without a temperature above 0"),
+    ({"seed": 7}, {}, "seed has no effect without a temperature above 0"),
+    ({"max_initial_timestamp": 0.5}, {}, "max_initial_timestamp has no effect with timestamps="),
+    (
+        {"coverage_threshold": 2.0},
+        {"vad": False},
+        "coverage_threshold has no effect with vad=False",
+    ),
+    ({"coverage_threshold": 2.0}, {"task": "translate"}, "no effect with task='translate'"),
+    *(
+        ({name: value}, {"language": "en"}, f"{name} has no effect if the language is given")
+        for name, value in {
+            "languages": ("en", "fr"),
+            "language_detection_segments": 4,
+            "language_detection_length": 5.0,
+            "language_detection_threshold": 0.4,
+        }.items()
+    ),
+    *(
+        ({name: 5}, {"multilingual": True}, f"{name} has no effect with multilingual=True")
+        for name in ("language_detection_segments", "language_detection_length")
+    ),
+    (
+        {"language": "en"},
+        {"multilingual": True},
+        "multilingual=True cannot be combined with language=",
+    ),
+    ({"task": "translate"}, {"multilingual": True}, "give code_switching_output='english'"),
+    (
+        {"condition_on_previous_text": True},
+        {"multilingual": True},
+        "condition_on_previous_text cannot be combined with",
+    ),
+    ({"code_switching_output": "english"}, {}, "code_switching_output has no effect without multi"),
+    ({"latin_names": True}, {}, "latin_names has no effect without multilingual=True"),
+    (
+        {"latin_names": True},
+        {"multilingual": True, "code_switching_output": "english"},
+        "latin_names has no effect with code_switching_output='english'",
+    ),
+    *(
+        ({name: 0.4}, {"vad": False}, f"{name} has no effect with vad=False")
+        for name in ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
+    ),
+    ({"second_opinion": False}, {"vad": False}, "second_opinion has no effect with vad=False"),
+    (
+        {"second_opinion_threshold": -0.5},
+        {"second_opinion": False},
+        "second_opinion_threshold has no effect with second_opinion=False",
+    ),
+]
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "best_of": {"temperature": 0.2},
+    "seed": {"temperature": (0.0, 0.2)},
+    "max_initial_timestamp": {"timestamps": "tokens"},
+    "code_switching_output": {"multilingual": True},
+    "latin_names": {"multilingual": True},
+}
+"""For options without effect by default, the option that they need."""
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("languages", ("en", "fr")),
-        ("language_detection_segments", 4),
-        ("language_detection_length", 5.0),
-        ("language_detection_threshold", 0.4),
-    ],
-)
-def test_options_of_language_detection_are_refused_with_a_language(
-    name: str, value: object
+@pytest.mark.parametrize(("option", "others", "message"), WITHOUT_EFFECT)
+def test_an_option_without_effect_is_refused(
+    option: dict[str, Any], others: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(OptionError, match=f"{name} has no effect if the language is given"):
-        make_options(language="en", **{name: value})
-    assert getattr(make_options(**{name: value}), name) == value
+    with pytest.raises(OptionError, match=message):
+        resolve(None, **{**option, **others})
+    ((name, value),) = option.items()
+    assert getattr(make_options(**option, **NEEDED.get(name, {})), name) == value
+
+
+def test_options_may_be_given_without_the_stage_that_they_do_not_need() -> None:
+    resolve(None, vad=False, min_speech_duration=0.3, max_speech_duration=20.0)
+    assert Options(vad=False, coverage_threshold=None).coverage_threshold is None
 
 
 def test_languages_become_codes_in_the_same_order() -> None:
     assert Options(languages=("French", "en")).languages == ("fr", "en")
-
-
-def test_options_that_cannot_be_combined_with_multilingual() -> None:
-    with pytest.raises(
-        OptionError, match="multilingual=True cannot be combined with language='en'"
-    ):
-        Options(multilingual=True, language="en")
-    with pytest.raises(OptionError, match="give code_switching_output='english'"):
-        Options(multilingual=True, task="translate")
-    with pytest.raises(OptionError, match="condition_on_previous_text cannot be combined with"):
-        Options(multilingual=True, condition_on_previous_text=True)
-    for name in ("language_detection_segments", "language_detection_length"):
-        with pytest.raises(OptionError, match=f"{name} has no effect with multilingual=True"):
-            make_options(multilingual=True, **{name: 5})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("code_switching_output", "english"), ("latin_names", True)]
-)
-def test_options_of_code_switching_need_multilingual(name: str, value: object) -> None:
-    with pytest.raises(OptionError, match=f"{name} has no effect without multilingual=True"):
-        make_options(**{name: value})
-    assert getattr(make_options(multilingual=True, **{name: value}), name) == value
-
-
-def test_latin_names_is_refused_with_english_output() -> None:
-    with pytest.raises(
-        OptionError, match="latin_names has no effect with code_switching_output='english'"
-    ):
-        Options(multilingual=True, code_switching_output="english", latin_names=True)
 
 
 def test_language_detection_refuses_options_without_effect() -> None:
@@ -356,17 +361,59 @@ def test_huge_numbers(name: str, value: float) -> None:
         make_options(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["vad_onset", "vad_offset", "min_silence_duration", "speech_pad"])
-def test_options_of_the_vad_are_refused_without_vad(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name} has no effect with vad=False"):
-        resolve(None, vad=False, **{name: 0.4})  # type: ignore[arg-type]
-    resolve(None, vad=False, min_speech_duration=0.3, max_speech_duration=20.0)
+OPTIONS = {field.name for field in fields(Options)}
 
 
-def test_options_of_the_second_opinion_without_effect_are_refused() -> None:
-    with pytest.raises(OptionError, match="second_opinion has no effect with vad=False"):
-        resolve(None, vad=False, second_opinion=False)
-    match = "second_opinion_threshold has no effect with second_opinion=False"
-    with pytest.raises(OptionError, match=match):
-        resolve(None, second_opinion=False, second_opinion_threshold=-0.5)
-    assert Options().second_opinion
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("beamsize", "did you mean beam_size?"),
+        ("word_timestamp", "did you mean word_timestamps?"),
+        ("langauge", "did you mean language?"),
+        ("vad_filter", "use vad"),
+        ("logprob_threshold", "use log_prob_threshold"),
+        ("word_level_timestamps", "use word_timestamps"),
+        ("chunk_length_s", "use chunk_length (in seconds)"),
+        ("beam", "use beam_size"),
+        ("lang", "use language"),
+        ("fp16", "use compute_type (a keyword of load)"),
+        ("speaker_labels", "use diarize"),
+        ("diarize_model", "use diarizer"),
+        ("hf_token", "set the environment variable HF_TOKEN"),
+        ("zzz", ""),
+        ("output", ""),
+        ("verbose", ""),
+    ],
+)
+def test_hints(name: str, hint: str) -> None:
+    assert hint_for(name) == hint
+
+
+def test_hints_for_flags() -> None:
+    def spell(name: str) -> str:
+        return "--" + name.replace("_", "-")
+
+    assert hint_for("--Beam-Sise", spell=spell) == "did you mean --beam-size?"
+    assert hint_for("--vad-filter", spell=spell) == "use --vad"
+    assert hint_for("--fromat", ["format", "output_dir"], spell) == "did you mean --format?"
+
+
+def test_hints_name_options_and_keywords_of_load() -> None:
+    loading = set(inspect.signature(wb.load).parameters)
+    for name, (here, remark) in OTHER_NAMES.items():
+        assert name not in OPTIONS | loading
+        assert here in (loading if remark == LOAD else OPTIONS | {""})
+        assert here or remark
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("beamsize", "beamsize is not an option; did you mean beam_size?"),
+        ("zzz", "zzz is not an option; help(whisperbatch.Options) lists all options"),
+    ],
+)
+def test_unknown_keywords_are_refused_with_a_hint(name: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        resolve(None, **{name: 3})  # type: ignore[arg-type]
+    assert str(caught.value) == message

@@ -17,7 +17,7 @@ import numpy as np
 from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.prefetch import Workers
-from whisperbatch.rows import Encoding
+from whisperbatch.recording import Encoding
 from whisperbatch.scheduling.call_queue import CallQueue, RunShare, WaitingRow
 from whisperbatch.scheduling.scheduler import Scheduler
 

@@ -2,9 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.unit.scheduling.row_calls import row_call
 from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, RunShare, WaitingRow
 
@@ -55,7 +59,7 @@ def test_rows_with_the_key_of_the_first_row_fill_the_call() -> None:
     assert [starts(call) for call in take_all(queue)] == [[0, 2, 4, 5], [1, 3, 8], [6, 7]]
 
 
-def test_rows_of_all_flows_share_a_call() -> None:
+def test_rows_of_all_runs_share_a_call() -> None:
     queue, runs = CallQueue(), [RunShare(), RunShare(), RunShare()]
     for run in runs:
         queue.add(row_call(run, start, max_rows=9) for start in range(3))
@@ -85,7 +89,7 @@ def test_a_call_has_at_most_the_rows_that_each_of_its_rows_allows(
     assert [start for call in taken for start in starts(call)] == [0, 1, 2, 3, 4]
 
 
-def test_a_small_limit_of_one_flow_does_not_limit_calls_without_its_rows() -> None:
+def test_a_small_limit_of_one_run_does_not_limit_calls_without_its_rows() -> None:
     queue, small, large = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(large, start, max_rows=8) for start in range(12))
     queue.add([row_call(small, max_rows=1)])
@@ -101,7 +105,7 @@ def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -
 
 @pytest.mark.parametrize("same_key", [True, False])
 @pytest.mark.parametrize(("weight", "frames"), [(1.0, 2), (3.0, 2), (0.5, 2), (1.0, 6), (2.0, 4)])
-def test_flows_get_shares_of_the_frames_by_their_weights(
+def test_runs_get_shares_of_the_frames_by_their_weights(
     weight: float, frames: int, same_key: bool
 ) -> None:
     queue, one, other = CallQueue(), RunShare(), RunShare(weight)
@@ -114,7 +118,7 @@ def test_flows_get_shares_of_the_frames_by_their_weights(
 
 
 @pytest.mark.parametrize("key", ["a", "b"])
-def test_a_flow_with_one_row_is_not_delayed_by_a_flow_with_a_thousand_rows(key: str) -> None:
+def test_a_run_with_one_row_is_not_delayed_by_a_run_with_a_thousand_rows(key: str) -> None:
     queue, long, short = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(long, start, "a") for start in range(1000))
     for start in range(20):
@@ -124,7 +128,7 @@ def test_a_flow_with_one_row_is_not_delayed_by_a_flow_with_a_thousand_rows(key: 
         assert queue.take()[0] is row
 
 
-def test_of_many_flows_with_one_row_each_none_waits_for_a_second_call_of_another() -> None:
+def test_of_many_runs_with_one_row_each_none_waits_for_a_second_call_of_another() -> None:
     queue, long = CallQueue(), RunShare()
     queue.add(row_call(long, start, "a") for start in range(1000))
     queue.take()
@@ -133,7 +137,7 @@ def test_of_many_flows_with_one_row_each_none_waits_for_a_second_call_of_another
     assert [call for _ in short for call in queue.take()] == short
 
 
-def test_a_flow_gets_no_credit_for_a_time_without_rows() -> None:
+def test_a_run_gets_no_credit_for_a_time_without_rows() -> None:
     queue, busy, idle = CallQueue(), RunShare(), RunShare()
     queue.add([row_call(idle, key="idle", max_rows=1)])
     queue.add(row_call(busy, start, "busy", max_rows=1) for start in range(1000))
@@ -145,7 +149,7 @@ def test_a_flow_gets_no_credit_for_a_time_without_rows() -> None:
     assert all(runs[index : index + 3].count(busy) >= 1 for index in range(98))
 
 
-def test_a_flow_that_was_alone_is_not_made_to_wait() -> None:
+def test_a_run_that_was_alone_is_not_made_to_wait() -> None:
     queue, alone, new = CallQueue(), RunShare(), RunShare()
     queue.add(row_call(alone, start, "alone", max_rows=1) for start in range(1000))
     for _ in range(500):
@@ -176,7 +180,7 @@ def test_a_row_is_passed_over_in_favour_of_fuller_calls_but_not_for_long() -> No
 
 
 @pytest.mark.parametrize("calls", range(MAX_PASSED_OVER + 1))
-def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls: int) -> None:
+def test_a_row_of_a_new_run_is_passed_over_once_for_each_full_call_before(calls: int) -> None:
     queue, run = CallQueue(), experienced(calls, max_rows=8)
     queue.add([row_call(run, 0, "rare", max_rows=8)])
     # each of these rows fills a call, so the share hardly gets older
@@ -186,7 +190,7 @@ def test_a_row_of_a_new_flow_is_passed_over_once_for_each_full_call_before(calls
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(0, 0), (3, 0), (4, MAX_PASSED_OVER)])
-def test_only_the_first_calls_of_a_flow_are_not_filled(rows: int, expected: int) -> None:
+def test_only_the_first_calls_of_a_run_are_not_filled(rows: int, expected: int) -> None:
     queue, run = CallQueue(), RunShare()
     queue.add(row_call(run, start) for start in range(rows))
     take_all(queue)  # a full call has four rows
@@ -232,7 +236,7 @@ def test_a_call_that_cannot_be_fuller_because_of_the_limit_is_not_preferred(limi
     assert starts(queue.take(limit)) == [0, 1][:limit]
 
 
-def test_a_row_is_not_passed_over_in_favour_of_another_flow() -> None:
+def test_a_row_is_not_passed_over_in_favour_of_another_run() -> None:
     queue, run, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
     rare = row_call(run, 0, "rare")
     queue.add([rare])
@@ -240,7 +244,7 @@ def test_a_row_is_not_passed_over_in_favour_of_another_flow() -> None:
     assert queue.take() == [rare]
 
 
-def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
+def test_rows_of_other_runs_count_for_a_fuller_call() -> None:
     queue, run, other = CallQueue(), experienced(), RunShare(virtual_time=1.0)
     rare, common = row_call(run, 0, "rare"), row_call(run, 1, "common")
     queue.add([rare, common])
@@ -252,7 +256,7 @@ def test_rows_of_other_flows_count_for_a_fuller_call() -> None:
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 2), (2, 4), (5, 8), (7, 8)])
-def test_flows_with_many_rows_get_at_most_half_of_a_call_that_another_flow_leads(
+def test_runs_with_many_rows_get_at_most_half_of_a_call_that_another_run_leads(
     rows: int, expected: int
 ) -> None:
     queue, long, short = CallQueue(), RunShare(virtual_time=99.0), RunShare()
@@ -262,7 +266,7 @@ def test_flows_with_many_rows_get_at_most_half_of_a_call_that_another_flow_leads
     assert [call.run for call in taken] == [short] * rows + [long] * (expected - rows)
 
 
-def test_flows_with_few_rows_fill_a_call_that_one_of_them_leads() -> None:
+def test_runs_with_few_rows_fill_a_call_that_one_of_them_leads() -> None:
     queue, runs = CallQueue(), [RunShare() for _ in range(6)]
     for run in runs:
         queue.add(row_call(run, start, max_rows=8) for start in range(7))
@@ -330,3 +334,119 @@ def test_the_share_of_a_free_worker_respects_the_limit_of_all_calls() -> None:
     queue, run = CallQueue(), RunShare()
     queue.add(row_call(run, start, max_rows=8) for start in range(12))
     assert [len(queue.take(2, free=2)), len(queue.take(8, free=2))] == [2, 5]
+
+
+class CheckedQueue:
+    """A queue that is compared with a list of the rows that wait.
+
+    Attributes:
+        waiting: the rows that were added, but neither taken nor removed.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[WaitingRow] = []
+        self._queue = CallQueue()
+        self._passed_over: Counter[WaitingRow] = Counter()
+
+    def add(self, calls: Sequence[WaitingRow]) -> None:
+        self._queue.add(calls)
+        self.waiting += calls
+
+    def remove(self, run: RunShare) -> None:
+        removed = [call for call in self.waiting if call.run is run]
+        assert set(self._queue.remove(run)) == set(removed)
+        self.waiting = [call for call in self.waiting if call.run is not run]
+
+    def take(self, limit: int | None) -> None:
+        times = {call.run: call.run.virtual_time for call in self.waiting}
+        rows = {run: run.rows for run in times}
+        taken = self._queue.take(limit)
+        run = taken[0].run
+        assert times[run] == min(times.values())  # the share that has had least
+        self._check_rows(taken, limit)
+        leader = min(self._of(run), key=lambda call: call.position)
+        if leader.key != taken[0].key:
+            self._passed_over[leader] += 1
+            allowed = min(MAX_PASSED_OVER, rows[run] // leader.max_rows)
+            assert self._passed_over[leader] <= allowed
+            assert self._filled(taken[0], limit) > self._filled(leader, limit)
+        self.waiting = [call for call in self.waiting if call not in taken]
+        assert bool(self._queue) == bool(self.waiting)
+
+    def _check_rows(self, taken: Sequence[WaitingRow], limit: int | None) -> None:
+        """Check that the rows of a call can share it, and that no further row fits."""
+        assert len(taken) == len(set(taken))
+        assert set(taken) <= set(self.waiting)
+        assert len({call.key for call in taken}) == 1
+        most = min(call.max_rows for call in taken)
+        assert len(taken) <= min(most, limit or most)
+        matching = [call for call in self.waiting if call.key == taken[0].key]
+        if len({call.max_rows for call in matching}) == 1:
+            assert len(taken) == self._rows(taken[0], limit)
+        for run in {call.run for call in taken}:
+            of_run = [call.position for call in taken if call.run is run]
+            others = [c.position for c in matching if c.run is run and c not in taken]
+            assert of_run == sorted(of_run)
+            assert not others or max(of_run) <= min(others)
+
+    def _of(self, run: RunShare) -> list[WaitingRow]:
+        return [call for call in self.waiting if call.run is run]
+
+    def _is_large(self, run: RunShare) -> bool:
+        first = min(self._of(run), key=lambda call: call.position)
+        return len(self._of(run)) >= first.max_rows
+
+    def _rows(self, leader: WaitingRow, limit: int | None) -> int:
+        """Return the number of rows of a call with the key of this row, whose share leads."""
+        matching = [call for call in self.waiting if call.key == leader.key]
+        most = min(leader.max_rows, limit or leader.max_rows)
+        if not self._is_large(leader.run):
+            most = min(most, 2 * sum(not self._is_large(call.run) for call in matching))
+        return min(most, len(matching))
+
+    def _filled(self, call: WaitingRow, limit: int | None) -> float:
+        """Return how full a call with the key of this row would be."""
+        return self._rows(call, limit) / min(call.max_rows, limit or call.max_rows)
+
+
+run_numbers = st.integers(0, 2)
+early = st.tuples(run_numbers, st.integers(0, 9), st.sampled_from("xyz"))
+late = st.tuples(run_numbers, st.integers(10, 99), st.sampled_from("aaax"))
+added = st.lists(late, min_size=2, max_size=12)
+taken = st.tuples(st.just("take"), st.sampled_from([None, None, None, 1, 2]))
+removed = st.tuples(st.just("remove"), run_numbers)
+steps = st.lists(
+    st.one_of(st.lists(early, min_size=1, max_size=2), *(added, taken) * 5, removed),
+    min_size=10,
+    max_size=40,
+)
+runs = st.builds(RunShare, st.sampled_from([0.5, 1.0, 3.0]), rows=st.sampled_from([0, 16]))
+
+
+@settings(max_examples=up_to(300), phases=[Phase.generate])
+@given(steps, st.tuples(runs, runs, runs), st.lists(st.integers(2, 5), min_size=3, max_size=3))
+def test_every_row_is_taken_once_in_calls_that_respect_all_limits(
+    steps: list[Any], runs: Sequence[RunShare], limits: Sequence[int]
+) -> None:
+    queue = CheckedQueue()
+    for step in steps:
+        if step[0] == "remove":
+            queue.remove(runs[step[1]])
+        elif step[0] == "take":
+            if queue.waiting:
+                queue.take(step[1])
+        else:
+            queue.add(
+                [
+                    row_call(
+                        runs[number],
+                        start,
+                        key,
+                        max_rows=limits[number] if key == "a" else 3,
+                        frames=2 * (start + 1),
+                    )
+                    for number, start, key in step
+                ]
+            )
+    while queue.waiting:
+        queue.take(None)

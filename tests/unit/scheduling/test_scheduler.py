@@ -1,16 +1,20 @@
-"""Rows of many threads are computed together, and each thread gets its own results or errors."""
+"""Rows of many threads share calls; urgent rows; calls for which the memory is too small."""
 
+import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.unit.counting_source import TIMEOUT, wait_until
-from tests.unit.fakes import EncodedRow, worker_threads
+from tests.unit.fakes import EncodedRow, FakeEncoded, worker_threads
 from tests.unit.scheduling.row_calls import (
+    Caller,
     CountedScheduler,
     GatedEngine,
     level_of,
@@ -18,7 +22,8 @@ from tests.unit.scheduling.row_calls import (
     row_call,
 )
 from whisperbatch.errors import ClosedError, EngineError
-from whisperbatch.scheduling import RunShare, Scheduler
+from whisperbatch.scheduling import READING, RunShare, Scheduler
+from whisperbatch.scheduling.call_queue import CallQueue, WaitingRow
 
 pytestmark = pytest.mark.usefixtures("no_threads_left", "rare_checks")
 
@@ -180,7 +185,7 @@ def test_free_workers_share_the_rows_of_one_thread() -> None:
     assert scheduler.activity.calls == 2
 
 
-def test_abandoned_threads_get_an_error_and_other_flows_go_on() -> None:
+def test_abandoned_threads_get_an_error_and_other_runs_go_on() -> None:
     engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run), scheduler.running(other):
@@ -197,7 +202,7 @@ def test_abandoned_threads_get_an_error_and_other_flows_go_on() -> None:
     assert engine.attempts == [1, 1]
 
 
-def test_a_flow_may_be_abandoned_during_its_call() -> None:
+def test_a_run_may_be_abandoned_during_its_call() -> None:
     engine, run = GatedEngine(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run):
@@ -211,7 +216,7 @@ def test_a_flow_may_be_abandoned_during_its_call() -> None:
     assert engine.attempts == [1]
 
 
-def test_an_abandoned_flow_computes_nothing() -> None:
+def test_an_abandoned_run_computes_nothing() -> None:
     engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run), scheduler.running(other):
@@ -223,7 +228,7 @@ def test_an_abandoned_flow_computes_nothing() -> None:
     assert engine.attempts == []
 
 
-def test_the_threads_run_until_the_end_of_the_last_flow_and_start_again() -> None:
+def test_the_threads_run_until_the_end_of_the_last_run_and_start_again() -> None:
     engine = GatedEngine(workers=3)
     engine.gate.set()
     scheduler = CountedScheduler(engine)
@@ -244,7 +249,7 @@ def count_threads() -> int:
     return sum(thread.name == "whisperbatch-engine" for thread in threading.enumerate())
 
 
-def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_runs() -> None:
+def test_the_end_of_a_run_does_not_wait_for_the_calls_of_other_runs() -> None:
     engine, run, other = GatedEngine(), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(other):
@@ -254,7 +259,7 @@ def test_the_end_of_a_flow_does_not_wait_for_the_calls_of_other_runs() -> None:
         assert caller.result() == [0]
 
 
-def test_a_flow_that_begins_during_the_last_call_of_another_has_all_threads() -> None:
+def test_a_run_that_begins_during_the_last_call_of_another_has_all_threads() -> None:
     engine, run, other = GatedEngine(workers=2), RunShare(), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run), ExitStack() as opened:
@@ -272,7 +277,7 @@ def test_a_flow_that_begins_during_the_last_call_of_another_has_all_threads() ->
             assert count_threads() == 2
 
 
-def test_a_thread_of_the_scheduler_may_end_the_flow() -> None:
+def test_a_thread_of_the_scheduler_may_end_the_run() -> None:
     """The garbage collector runs in any thread, and closes unused streams."""
 
     def detect(row: EncodedRow) -> dict[str, float]:
@@ -315,3 +320,360 @@ threading.Thread(target=open_gate).start()
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
     assert (result.stdout, result.stderr) == ("1\n", "")
+
+
+def take(queue: CallQueue, *runs: RunShare) -> list[WaitingRow]:
+    """Return the urgent rows while a call of these shares is prepared."""
+    return queue.take_urgent([row_call(run) for run in runs])
+
+
+def test_rows_of_a_run_that_has_had_less_are_urgent() -> None:
+    queue, run, other, same = (
+        CallQueue(),
+        RunShare(virtual_time=4),
+        RunShare(virtual_time=2),
+        RunShare(),
+    )
+    same.virtual_time = 4
+    row = row_call(other)
+    queue.add([row, row_call(run), row_call(same)])
+    assert take(queue, run) == [row]
+    assert take(queue, run) == []
+    assert len(queue.take()) == 2
+
+
+def test_the_run_must_have_had_less_than_all_runs_of_the_call() -> None:
+    queue, least, most = CallQueue(), RunShare(virtual_time=2), RunShare(virtual_time=9)
+    queue.add([row_call(RunShare(virtual_time=3))])
+    assert take(queue, least, most) == []
+    assert len(take(queue, most)) == 1
+
+
+def test_the_run_that_has_had_least_leads_the_urgent_rows() -> None:
+    queue, run = CallQueue(), RunShare(virtual_time=9)
+    runs = [RunShare(virtual_time=time) for time in (3, 1, 2)]
+    rows = [row_call(other, key=other.virtual_time) for other in runs]
+    queue.add(rows)
+    assert [take(queue, run) for _ in rows] == [[rows[1]], [rows[2]], [rows[0]]]
+
+
+def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
+    queue, run, one, other = (
+        CallQueue(),
+        RunShare(virtual_time=9),
+        RunShare(),
+        RunShare(virtual_time=1),
+    )
+    queue.add(row_call(one, start, "ab"[start % 2], max_rows=9) for start in range(4))
+    queue.add(row_call(other, start, "a", max_rows=9) for start in range(4))
+    queue.add(row_call(run, start, "a") for start in range(4))
+    taken = queue.take_urgent([row_call(run)], 5)
+    assert {call.key for call in taken} == {"a"}
+    assert {call.run for call in taken} == {one, other}
+    assert len(taken) == 5
+
+
+@pytest.mark.parametrize(("start", "rows", "urgent"), [(1, 8, [0, 1]), (0, 8, [0]), (1, 9, [])])
+def test_the_first_chunks_of_a_run_are_urgent(start: int, rows: int, urgent: list[int]) -> None:
+    queue, run = CallQueue(), RunShare(rows=rows)
+    queue.add(row_call(run, position) for position in (3, 1, 0, 2))
+    prepared = [row_call(run, 7), row_call(run, start + 1), row_call(run, 9)]
+    assert [call.position[1] for call in queue.take_urgent(prepared)] == urgent
+
+
+def test_rows_that_the_reading_waits_for_are_urgent() -> None:
+    queue, run = CallQueue(), RunShare(rows=1000)
+    [row, read] = [row_call(run, 0), row_call(run, 9, "other key")]
+    read.position = READING
+    queue.add([row, read])
+    assert queue.take_urgent([row_call(run, 3)]) == [read]
+    queue.add([read])
+    assert queue.take_urgent([read]) == []
+
+
+def test_rows_that_the_reading_waits_for_are_never_passed_over() -> None:
+    queue, run = CallQueue(), RunShare(rows=1000)
+    read = row_call(run, 9, "other key")
+    read.position = READING
+    queue.add([row_call(run, position) for position in range(8)])
+    queue.add([read])
+    assert queue.take() == [read]
+
+
+class OneByOneEngine(GatedEngine):
+    """An engine whose encoder is as fast with single rows as with several rows.
+
+    Attributes:
+        events: the level of each row that was encoded, and of each row with a result.
+        broken: levels of the rows that cannot be encoded.
+    """
+
+    encodes_rows_alone = True
+
+    def __init__(self) -> None:
+        super().__init__(detect=self._result)
+        self.gate.set()
+        self.events: list[tuple[str, float]] = []
+        self.broken: set[float] = set()
+        self._actions: dict[float, Callable[[], object]] = {}
+
+    def after_encoding(self, level: float, action: Callable[[], object]) -> None:
+        """Call a function once, after the row with this level is encoded."""
+        self._actions[level] = action
+
+    def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
+        encoded = super().encode(features)
+        for row in encoded.items:
+            if row.level in self.broken:
+                raise EngineError("broken")
+            self.events.append(("encoded", row.level))
+            self._actions.pop(row.level, lambda: None)()
+        return encoded
+
+    def _result(self, row: EncodedRow) -> dict[str, float]:
+        self.events.append(("result", row.level))
+        return level_of(row)
+
+
+def encoded(*levels: float) -> list[tuple[str, float]]:
+    return [("encoded", level) for level in levels]
+
+
+def results(*levels: float) -> list[tuple[str, float]]:
+    return [("result", level) for level in levels]
+
+
+def compute_beside(
+    engine: OneByOneEngine, late: RunShare, run: RunShare, after: float = 1
+) -> tuple[Caller[list[float]], Caller[list[float]]]:
+    """Compute rows 1, 2 and 3 of a share. Row 9 of share `late` comes when a row is encoded."""
+    scheduler = CountedScheduler(engine)
+    late_callers: list[Caller[list[float]]] = []
+    engine.after_encoding(after, lambda: late_callers.append(scheduler.start(late, 9)))
+    with scheduler.running(run), scheduler.running(late):
+        caller = scheduler.start(run, 1, 2, 3)
+        caller.wait()
+        late_callers[0].wait()
+    return caller, late_callers[0]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_row_of_another_run_is_computed_between_two_rows(after: int) -> None:
+    engine = OneByOneEngine()
+    caller, late = compute_beside(engine, RunShare(), RunShare(), after)
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    before = [1, 2, 3][:after]
+    assert engine.events == [
+        *encoded(*before, 9),
+        *results(9),
+        *encoded(*[1, 2, 3][after:]),
+        *results(1, 2, 3),
+    ]
+    assert engine.attempts == [1, 3]
+
+
+def test_a_later_row_of_the_same_run_is_computed_after_the_call() -> None:
+    engine, run = OneByOneEngine(), RunShare()
+    caller, late = compute_beside(engine, run, run)
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    assert engine.events == [*encoded(1, 2, 3), *results(1, 2, 3), *encoded(9), *results(9)]
+
+
+def test_an_engine_that_encodes_faster_in_batches_is_not_interrupted() -> None:
+    engine = OneByOneEngine()
+    engine.encodes_rows_alone = False
+    caller, late = compute_beside(engine, RunShare(), RunShare())
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    assert engine.batch_sizes["encode"] == [3, 1]
+    assert engine.attempts == [3, 1]
+
+
+def test_an_error_of_an_urgent_row_reaches_only_its_thread() -> None:
+    engine = OneByOneEngine()
+    engine.broken = {9}
+    caller, late = compute_beside(engine, RunShare(), RunShare())
+    assert caller.result() == [1, 2, 3]
+    with pytest.raises(EngineError, match="broken"):
+        late.result()
+
+
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_an_error_of_a_single_row_reaches_only_its_thread(broken: int) -> None:
+    engine, run = OneByOneEngine(), RunShare()
+    engine.broken = {broken}
+    engine.gate.clear()
+    scheduler = CountedScheduler(engine)
+    with scheduler.running(run):
+        scheduler.hold(run)
+        callers = {level: scheduler.start(run, level) for level in (1, 2, 3)}
+        engine.gate.set()
+        with pytest.raises(EngineError, match="broken"):
+            callers.pop(broken).result()
+        assert [caller.result() for caller in callers.values()] == [[level] for level in callers]
+
+
+ERRORS = [
+    MemoryError(),
+    EngineError("CUDA out of memory"),
+    EngineError("fake: CUDA failed with error out of memory"),
+    RuntimeError("std::bad_alloc"),
+    RuntimeError("Failed to allocate 5 GB"),
+    OSError("[Errno 12] Cannot allocate memory"),
+]
+MESSAGE = "the device is out of memory; from now on, a call has at most {} rows"
+
+
+def with_capacity(rows: int, error: Exception) -> Callable[[int], None]:
+    """Return a check that raises this error if a call has more rows."""
+
+    def check(count: int) -> None:
+        if count > rows:
+            raise error
+
+    return check
+
+
+def out_of_memory(
+    capacity: int, error: Exception | None = None
+) -> tuple[GatedEngine, CountedScheduler]:
+    """Return an engine with memory for calls of this number of rows, and its scheduler."""
+    engine = GatedEngine()
+    engine.fail = with_capacity(capacity, error or MemoryError())
+    engine.gate.set()
+    return engine, CountedScheduler(engine)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, scheduler = out_of_memory(4, error)
+    run = RunShare()
+    with scheduler.running(run), caplog.at_level(logging.WARNING):
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6, 7, 8).result() == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert engine.attempts == [8, 4, 4]
+        engine.attempts.clear()
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6).result() == [1, 2, 3, 4, 5, 6]
+    assert engine.attempts == [4, 2]
+    assert caplog.messages == [MESSAGE.format(4)]
+
+
+def test_the_limit_holds_for_all_later_runs() -> None:
+    engine, scheduler = out_of_memory(4)
+    for _ in range(2):
+        with scheduler.running(run := RunShare()):
+            scheduler.start(run, 1, 2, 3, 4, 5, 6).result()
+    assert engine.attempts == [6, 3, 3, 3, 3]
+
+
+def test_a_call_is_divided_until_the_memory_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+    engine, scheduler = out_of_memory(2)
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
+        assert scheduler.start(run, 1, 2, 3, 4, 5, 6, 7).result() == [1, 2, 3, 4, 5, 6, 7]
+        assert engine.attempts == [7, 3, 1, 2, 4, 2, 2]
+        engine.attempts.clear()
+        assert scheduler.start(run, 1, 2, 3).result() == [1, 2, 3]
+    assert engine.attempts == [1, 1, 1]  # half of the failed call with 3 rows
+    assert caplog.messages == [MESSAGE.format(3), MESSAGE.format(1)]
+
+
+def test_the_limit_never_rises(caplog: pytest.LogCaptureFixture) -> None:
+    """Calls that are in progress when the limit is set may fail later, with more rows."""
+    engine, scheduler = out_of_memory(2)
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
+        scheduler.start(run, 1, 2, 3).result()
+        assert engine.attempts == [3, 1, 2]
+        scheduler._max_rows = None  # as in a call that began before
+        engine.attempts.clear()
+        scheduler.start(run, *range(1, 9)).result()
+    assert engine.attempts == [8, 4, 2, 2, 4, 2, 2]
+    assert caplog.messages == [MESSAGE.format(1), MESSAGE.format(4), MESSAGE.format(2)]
+
+
+def test_the_rows_of_all_threads_of_a_divided_call_are_computed() -> None:
+    engine, scheduler = out_of_memory(3)
+    engine.gate.clear()
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0, 3.0)]
+        engine.gate.set()
+        assert [caller.result() for caller in callers] == [[1, -1], [2, -2], [3, -3]]
+    assert engine.attempts == [1, 6, 3, 3]
+
+
+def test_a_row_for_which_the_memory_is_too_small_fails(caplog: pytest.LogCaptureFixture) -> None:
+    engine, scheduler = out_of_memory(0, EngineError("CUDA out of memory"))
+    with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
+        with pytest.raises(EngineError, match="CUDA out of memory"):
+            scheduler.start(run, 1).result()
+        assert engine.attempts == [1]
+        assert caplog.messages == []
+        with pytest.raises(EngineError, match="CUDA out of memory"):
+            scheduler.start(run, 1, 2).result()
+    assert engine.attempts == [1, 2, 1, 1]
+
+
+def test_only_the_thread_with_a_row_that_is_too_large_gets_the_error() -> None:
+    """The memory is enough for one call of two rows, but not for the rows of the second thread."""
+    engine, scheduler = out_of_memory(2)
+    sizes = [1, 4, 2, 2, 1, 1]
+    engine.gate.clear()
+
+    def fail(rows: int) -> None:
+        number = len(engine.attempts) - 1
+        assert rows == sizes[number]
+        if number in {1, 3, 4}:
+            raise MemoryError
+
+    engine.fail = fail
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0)]
+        engine.gate.set()
+        assert callers[0].result() == [1, -1]
+        with pytest.raises(MemoryError):
+            callers[1].result()
+    assert engine.attempts == sizes
+
+
+def test_the_rows_of_each_thread_are_computed_alone_if_a_part_fails_for_another_reason() -> None:
+    engine, scheduler = out_of_memory(2)
+    engine.gate.clear()
+    errors = {1: MemoryError(), 2: EngineError("broken"), 4: EngineError("broken")}
+
+    def fail(rows: int) -> None:
+        if error := errors.get(len(engine.attempts) - 1):
+            raise error
+
+    engine.fail = fail
+    with scheduler.running(run := RunShare()):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0, 4.0)]
+        engine.gate.set()
+        assert callers[0].result() == [1]
+        with pytest.raises(EngineError, match="broken"):
+            callers[1].result()
+        assert [caller.result() for caller in callers[2:]] == [[3], [4]]
+    assert engine.attempts == [1, 4, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_rows_of_a_run_that_has_ended_are_not_computed(after: int) -> None:
+    """A call that has begun goes on with the rows of other runs only."""
+    engine, run, other = OneByOneEngine(), RunShare(), RunShare()
+    engine.gate.clear()
+    scheduler = CountedScheduler(engine)
+    engine.after_encoding(after, lambda: scheduler.abandon(run))
+    with scheduler.running(run), scheduler.running(other):
+        scheduler.hold(run)
+        ended = [scheduler.start(run, level) for level in (1, 2, 3)]
+        goes_on = scheduler.start(other, 4)
+        engine.gate.set()
+        for caller in ended:
+            with pytest.raises(ClosedError):
+                caller.result()
+        assert goes_on.result() == [4]
+    assert [level for kind, level in engine.events if kind == "result"] == [0, 4]
+    assert [level for kind, level in engine.events if kind == "encoded" and 0 < level < 4] == (
+        [1, 2, 3][:after]
+    )

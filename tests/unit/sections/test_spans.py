@@ -16,7 +16,7 @@ from whisperbatch import AudioError, OptionError, Options, Transcriber, Transcri
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import SAMPLING_RATE, Features, Samples, Span, SpanSource, SpeechFrames
-from whisperbatch.vad.framing import FRAME, reblock
+from whisperbatch.vad.levels import FRAME, reblock
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 

@@ -1,5 +1,6 @@
-"""`Segmentation`: the three kinds of segments, the state of recordings, and failures."""
+"""`Segmentation`: kinds of segments, the state of recordings, missing text, notices."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -13,11 +14,27 @@ import whisperbatch as wb
 from tests.unit.fakes import Call, FakeEngine, noise
 from whisperbatch import Options, Transcriber
 from whisperbatch.errors import AudioError
-from whisperbatch.recording import Decision, RecordingState
-from whisperbatch.rows import End
+from whisperbatch.recording import Decision, End, RecordingState
+from whisperbatch.sections.joining import join_spans
 from whisperbatch.segmentation import RowResult, Segmentation
-from whisperbatch.segmentation.timed_text import AlignedWord, ScoredText, Scores, join_words
-from whisperbatch.types import Omission, Segment, SpeechSpan
+from whisperbatch.segmentation.stage import add_doubts, explain_missing_text
+from whisperbatch.segmentation.timed_text import (
+    AlignedWord,
+    LanguageDoubt,
+    ScoredText,
+    Scores,
+    join_words,
+)
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    SILENT,
+    Omission,
+    SectionSound,
+    Segment,
+    SpeechSpan,
+    Transcript,
+)
+from whisperbatch.types.transcript import Notice
 
 SECOND = 16_000
 SCORES = Scores(-0.2, 0.1, 1.5, 0.0)
@@ -78,11 +95,7 @@ def end(recording: RecordingState, error: wb.WhisperBatchError | None = None) ->
 )
 def test_the_kinds_of_segments(segments: str, expected: list[str]) -> None:
     recording = RecordingState(0)
-    results: list[Result] = [
-        row("One two. Three _ four", 0),
-        row("five six.", 5),
-        end(recording),
-    ]
+    results: list[Result] = [row("One two. Three _ four", 0), row("five six.", 5), end(recording)]
     expected = [text.replace("_ ", "") for text in expected]
     assert texts(stage(segments=segments)(recording, results)) == [*expected, "END"]
 
@@ -325,3 +338,165 @@ def test_held_text_of_a_channel_that_is_silent_or_mixed_again_is_not_lost() -> N
     ]
     assert spoken_by(stage()(recording, results[:2])) == []
     assert spoken_by(stage()(recording, [*results[:2], end(recording)]))[-1] == (None, "END")
+
+
+FIVE_MINUTES = 300 * SAMPLING_RATE
+
+
+def state(*sounds: tuple[SectionSound, int]) -> RecordingState:
+    recording = RecordingState(0)
+    for sound, checked in sounds:
+        recording.checked += checked
+        recording.add_sound(sound)
+    return recording
+
+
+def section(number: int, seconds: int = 300, sound: int = 200, speech: int = 0) -> SectionSound:
+    start = number * FIVE_MINUTES
+    return SectionSound(
+        number,
+        start,
+        start + seconds * SAMPLING_RATE,
+        sound * SAMPLING_RATE,
+        speech * SAMPLING_RATE,
+    )
+
+
+def notices(recording: RecordingState, options: Options | None = None) -> list[Notice]:
+    explain_missing_text(recording, options or Options())
+    return list(recording.notices.all())
+
+
+@pytest.mark.parametrize(
+    ("sound", "checked", "options", "words"),
+    [
+        (section(0, sound=0), 0, Options(), "the audio is silent"),
+        (section(0), 0, Options(), "detector found no speech in the sound; vad=False"),
+        (
+            section(0),
+            12 * SAMPLING_RATE,
+            Options(),
+            "nor did the model in the parts that it checked",
+        ),
+        (section(0, speech=5), 0, Options(), "the model found none in the sound that may be"),
+        (section(0), 0, Options(vad=False), "the model found none in the sound; another channel"),
+    ],
+    ids=["silence", "rejected", "checked", "no text in speech", "no vad"],
+)
+def test_a_recording_without_text_says_why(
+    sound: SectionSound,
+    checked: int,
+    options: Options,
+    words: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        [notice] = notices(state((sound, checked)), options)
+    assert notice.kind == "no speech"
+    assert (notice.start, notice.end) == (0.0, 300.0)
+    assert words in notice.text
+    assert words in caplog.text
+
+
+def test_removed_text_is_the_reason() -> None:
+    recording = state((section(0, speech=5), 0))
+    recording.omissions.append(Omission(3.0, 4.0, "Thank you.", "boilerplate", 1.0))
+    [notice] = notices(recording)
+    assert "all text was removed" in notice.text
+
+
+def test_speech_without_words_is_no_removed_text() -> None:
+    recording = state((section(0, speech=5), 0))
+    recording.omissions.append(Omission(3.0, 4.0, "", "missed", 1.0))
+    [notice] = notices(recording)
+    assert "the model found none" in notice.text
+
+
+def test_sections_with_the_same_reason_have_one_notice() -> None:
+    [notice] = notices(state(*((section(number), 24 * SAMPLING_RATE) for number in range(12))))
+    assert (notice.start, notice.end) == (0.0, 3600.0)
+
+
+def test_a_recording_of_no_length_has_no_notice() -> None:
+    assert notices(state((section(0, seconds=0, sound=0), 0))) == []
+
+
+def test_checks_of_earlier_sections_do_not_count() -> None:
+    first, second = notices(state((section(0), SAMPLING_RATE), (section(1), 0)))
+    assert "that it checked" in first.text
+    assert "that it checked" not in second.text
+
+
+def test_beside_text_only_long_sound_is_reported() -> None:
+    recording = state((section(0), 0), (section(1), 0), (section(2, sound=0), 0))
+    recording.sounds.append((section(3, seconds=40, sound=30), 0))
+    recording.segments, recording.sections_with_text = 1, {0}
+    [notice] = notices(recording)
+    assert (notice.start, notice.end) == (300.0, 600.0)
+
+
+def test_spans_have_the_notices_of_the_whole_recording() -> None:
+    sounds = [section(0), section(1), section(2, sound=0), section(3, seconds=40, sound=30)]
+
+    def transcript(numbers: range, texts: set[int]) -> Transcript:
+        recording = state(*((sounds[number], 0) for number in numbers))
+        recording.sections_with_text = texts & set(numbers)
+        recording.segments = len(recording.sections_with_text)
+        explain_missing_text(recording, Options())
+        segments = (Segment(0, 0.0, 1.0, "Yes.", "en", -0.1, 0.0, 1.0, 0.0, None),)
+        return Transcript(
+            segments=segments * recording.segments,
+            language="en",
+            language_probability=1.0,
+            duration=940.0,
+            source="a",
+            notices=recording.notices.all(),
+        )
+
+    for texts in (set[int](), {0}, {1}, {0, 1}):
+        whole = transcript(range(4), texts)
+        parts = [transcript(range(number, number + 1), texts) for number in range(4)]
+        assert join_spans(parts).notices == whole.notices
+        assert any(notice.text == SILENT for notice in whole.notices) == (not texts)
+
+
+def doubt(start: float, end: float, language: str = "fr", *, whole: bool = True) -> LanguageDoubt:
+    return LanguageDoubt(
+        round(start * 16000), round(end * 16000), language, "en", from_start=whole, to_end=whole
+    )
+
+
+def ranges(recording: RecordingState) -> list[tuple[float, float]]:
+    return [(notice.start, notice.end) for notice in recording.notices.all()]
+
+
+def test_the_notice_names_both_languages_and_the_options_that_help() -> None:
+    recording = RecordingState(0)
+    add_doubts(recording, [doubt(1.0, 20.0)])
+    [notice] = recording.notices.all()
+    assert (notice.kind, notice.start, notice.end) == ("language", 1.0, 20.0)
+    for part in ("French", "English", "multilingual=True", "language='fr'"):
+        assert part in notice.text
+
+
+def test_rows_in_a_row_give_one_notice_however_long_the_pause_is() -> None:
+    recording = RecordingState(0)
+    for start in (0.0, 40.0, 80.0):
+        add_doubts(recording, [doubt(start, start + 20)])
+    assert ranges(recording) == [(0.0, 100.0)]
+
+
+def test_a_row_without_doubt_divides_two_notices() -> None:
+    recording = RecordingState(0)
+    add_doubts(recording, [doubt(0, 20)])
+    add_doubts(recording, [])
+    add_doubts(recording, [doubt(60, 80)])
+    assert ranges(recording) == [(0.0, 20.0), (60.0, 80.0)]
+
+
+def test_a_part_of_a_row_is_not_continued() -> None:
+    recording = RecordingState(0)
+    add_doubts(recording, [doubt(0, 20, whole=False)])
+    add_doubts(recording, [doubt(40, 60)])
+    add_doubts(recording, [doubt(80, 90, "de")])
+    assert ranges(recording) == [(0.0, 20.0), (40.0, 60.0), (80.0, 90.0)]

@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import Self
 
 from whisperbatch.errors import WriteError
-from whisperbatch.writers.files import ABANDONED_AFTER, write_atomically
+from whisperbatch.files import ABANDONED_AFTER, write_atomically
 
 
 @pytest.fixture

@@ -246,7 +246,6 @@ def _temperatures(arguments: TranscribeArguments) -> tuple[float, ...]:
 
 
 def _search_keywords(arguments: TranscribeArguments) -> OptionKeywords:
-    """Return the options of the search: beam and sampling."""
     keywords: OptionKeywords = {
         "beam_size": arguments.beam_size,
         "temperature": _temperatures(arguments),

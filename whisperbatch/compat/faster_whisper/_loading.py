@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from whisperbatch import Transcriber
-from whisperbatch.engines.keywords import EngineKeywords, check_device, is_cuda, is_default
+from whisperbatch.engines.settings import EngineKeywords, check_device, is_cuda, is_default
 from whisperbatch.errors import ClosedError, OptionError
 from whisperbatch.options import checks, is_same
 from whisperbatch.text import one_line, shown

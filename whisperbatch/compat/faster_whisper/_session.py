@@ -96,13 +96,11 @@ def _segment(segment: types.Segment, tokenizer: "Tokenizer") -> Segment:
         avg_logprob=segment.avg_logprob,
         compression_ratio=segment.compression_ratio,
         no_speech_prob=segment.no_speech_prob,
-        words=None if words is None else [_word(word) for word in words],
+        words=None
+        if words is None
+        else [Word(w.start, w.end, w.word, w.probability) for w in words],
         temperature=segment.temperature,
     )
-
-
-def _word(word: types.Word) -> Word:
-    return Word(word.start, word.end, word.word, word.probability)
 
 
 def _with_window_times(
@@ -139,7 +137,6 @@ def with_clip_times(segments: Iterable[Segment], clips: Sequence[Clip]) -> Itera
 
 
 def _clip_of(segment: Segment, clips: Sequence[Clip]) -> Clip | None:
-    """Return the clip with the segment's words."""
     middle = (segment.start + segment.end) / 2
     return next(
         (clip for clip in clips if clip[0] <= middle and (clip[1] is None or middle < clip[1])),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from whisperbatch import audio
-from whisperbatch.compat.faster_whisper._originals import originals
+from whisperbatch.compat.faster_whisper._values import originals
 from whisperbatch.types import SAMPLING_RATE, Samples
 
 if TYPE_CHECKING:

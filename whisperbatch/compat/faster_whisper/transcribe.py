@@ -26,14 +26,19 @@ from whisperbatch.compat.faster_whisper._loading import (
     engine_settings,
     write_files,
 )
-from whisperbatch.compat.faster_whisper._originals import OriginalMethod, original, originals
 from whisperbatch.compat.faster_whisper._results import (
     Segment,
     TranscriptionInfo,
     TranscriptionOptions,
     Word,
 )
-from whisperbatch.compat.faster_whisper._values import faster_whisper_names, implicit
+from whisperbatch.compat.faster_whisper._values import (
+    OriginalMethod,
+    faster_whisper_names,
+    implicit,
+    original,
+    originals,
+)
 from whisperbatch.compat.faster_whisper.audio import decode_audio
 from whisperbatch.compat.faster_whisper.utils import (
     download_model,
@@ -42,7 +47,7 @@ from whisperbatch.compat.faster_whisper.utils import (
     model_to_load,
 )
 from whisperbatch.compat.faster_whisper.vad import VadOptions, get_speech_timestamps
-from whisperbatch.engines.keywords import is_cuda
+from whisperbatch.engines.settings import is_cuda
 from whisperbatch.errors import OptionError
 from whisperbatch.text import LANGUAGES, shown
 from whisperbatch.threads import cached_property
@@ -246,7 +251,6 @@ class WhisperModel(DetectionMethods):
         return self._transcribe(locals())
 
     def _transcribe(self, arguments: dict[str, Any]) -> Segments:
-        """Transcribe a recording with the arguments of either class's `transcribe`."""
         parameters = {
             name: value for name, value in arguments.items() if name not in ("self", "audio")
         }

@@ -5,16 +5,14 @@ import os
 from typing import Final
 
 from whisperbatch.boundary import hide_secrets
-from whisperbatch.compat.faster_whisper._originals import originals
+from whisperbatch.compat.faster_whisper._values import originals
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.limits import MAX_DURATION
 from whisperbatch.models import HUB_FILES, REPOSITORIES, packaged_model
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
+from whisperbatch.writers import clock
 
-SECOND: Final = 1000  # ms
-MINUTE: Final = 60 * SECOND
-HOUR: Final = 60 * MINUTE
 MAX_NAME: Final = 1000  # characters of the name of a repository, a revision or a token
 
 __all__ = ["available_models", "download_model", "format_timestamp", "get_logger"]
@@ -155,7 +153,5 @@ def format_timestamp(
     checks.number("seconds", plain(seconds), minimum=-limit, maximum=limit)
     if seconds < 0:
         raise OptionError(f"seconds={seconds} is negative; give a time from 0")
-    total = round(float(seconds) * SECOND)
-    hours = f"{total // HOUR:02d}:" if always_include_hours or total >= HOUR else ""
-    minutes, within = total % HOUR // MINUTE, total % MINUTE
-    return f"{hours}{minutes:02d}:{within // SECOND:02d}{decimal_marker}{within % SECOND:03d}"
+    text = clock(round(float(seconds) * 1000), decimal_marker)
+    return text if always_include_hours else text.removeprefix("00:")

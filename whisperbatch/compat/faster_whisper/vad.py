@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch import chunk_audio
-from whisperbatch.compat.faster_whisper._originals import originals
 from whisperbatch.compat.faster_whisper._values import (
     faster_whisper_names,
     implicit,
     is_explicit,
+    originals,
 )
 from whisperbatch.errors import OptionError
 from whisperbatch.limits import MAX_DURATION

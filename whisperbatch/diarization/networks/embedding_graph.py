@@ -95,15 +95,12 @@ def piece_graph(arrays: Arrays, frames: int) -> bytes:
 
     Args:
         arrays: by the names of 3D-Speaker's CAMPPlus.
-        frames: of the longest piece.
+        frames: of the longest piece: a segment (`SEGMENT`) after the stride of 2, or less.
 
     Raises:
         MissingExtraError: the package onnx is not installed.
         ModelError: an array is missing or has another shape.
-        ValueError: the frames are more than one segment.
     """
-    if frames > 2 * SEGMENT:
-        raise ValueError(f"{frames} frames are more than a segment of {2 * SEGMENT} frames")
     graph = _PieceGraph(arrays, frames)
     x = graph.build(graph.slice("feats", 2, 0, BANDS))
     return graph.finish(

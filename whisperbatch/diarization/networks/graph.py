@@ -14,7 +14,7 @@ In 80 pieces of development conversations, the cosine of an embedding and that o
 on average, and at least 0.967. Without the balance of the channels, it is 0.98 and 0.93. With
 weights of 7 bits, it is 0.982 and 0.87, and the number of speakers is wrong more often. So weights
 have 8 bits. On processors that add their products in 16 bits, the weights are limited instead
-(int8_scales.py): in 182 pieces, the cosine is 0.992 on average and at least 0.969 (without the
+(matrix_products.py): in 182 pieces, the cosine is 0.992 on average and at least 0.969 (without the
 limit 0.993 and 0.976, with 7 bits 0.986 and 0.951).
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whisperbatch.errors import ModelError
-from whisperbatch.runtimes.int8_scales import full_scales
+from whisperbatch.runtimes.matrix_products import full_scales
 from whisperbatch.runtimes.onnx_graph import OnnxGraph
 
 Array: TypeAlias = npt.NDArray[Any]

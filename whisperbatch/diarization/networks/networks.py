@@ -21,9 +21,10 @@ from whisperbatch.diarization.segmentation import FRAMES, STEP, WINDOW_SAMPLES
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.runtimes.matrix_products import product
 from whisperbatch.runtimes.onnx_sessions import open_session
-from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
 from whisperbatch.runtimes.openvino_package import (
+    compiled_graphs_folder,
     fastest_precision,
+    load_compiled,
     open_core,
     openvino_is_faster,
 )
@@ -48,8 +49,6 @@ PRODUCER: Final = "whisperbatch"
 Other files compute one row at a time."""
 
 PROBE_FRAMES: Final = 50  # of noise, for which no network has positive values only
-
-MIN_FRAMES: Final = 3  # of an embedding: the deviation needs two frames after the stride of 2
 
 SUBGRAPHS: Final = "SNIPPETS_MODE"  # of OpenVINO
 
@@ -109,15 +108,12 @@ class _Network:
                 raise EngineError(
                     f"{self._path}: {self._library} failed: {_reason(error)}"
                 ) from error
-            self._check(parts[-1], (len(rows) - shared, *self._shape))
+            if parts[-1].shape != (len(rows) - shared, *self._shape):
+                raise ModelError(
+                    f"{self._path}: is another network: its results have shape "
+                    f"{parts[-1].shape[1:]} instead of {self._shape}"
+                )
         return np.concatenate(parts) if parts else np.empty((0, *self._shape), np.float32)
-
-    def _check(self, result: Array, shape: tuple[int, ...]) -> None:
-        if result.shape != shape:
-            raise ModelError(
-                f"{self._path}: is another network: its results have shape {result.shape[1:]} "
-                f"instead of {self._shape}"
-            )
 
 
 def _open_onnxruntime(
@@ -198,7 +194,6 @@ def _reason(error: Exception) -> str:
 
 
 def _run(session: Any, name: str, result: str, rows: Array) -> Array:  # noqa: ANN401 - onnxruntime's
-    """Return the output of a session of onnxruntime."""
     output: Array = session.run([result], {name: rows})[0]
     return output
 
@@ -219,7 +214,7 @@ class OpenVinoSession:
     OpenVINO rounds a single row otherwise than several rows. So the result of a row does not depend
     on the other rows of a call.
 
-    The compiled networks are kept in the cache (openvino_cache.py). Loading them takes a third of
+    The compiled networks are kept in the cache (openvino_package.py). Loading them takes a third of
     the time of compiling them (0.5 instead of 1.6 s), and less memory.
 
     Args:
@@ -347,17 +342,8 @@ class SegmentationNetwork:
             window; the classes are in `segmentation_graph.py`.
 
         Raises:
-            ValueError: the samples have another shape.
             EngineError: onnxruntime or OpenVINO failed.
         """
-        if (
-            samples.ndim != 1
-            or len(samples) < WINDOW_SAMPLES
-            or (len(samples) - WINDOW_SAMPLES) % STEP
-        ):
-            raise ValueError(
-                f"samples have shape {samples.shape} instead of ({WINDOW_SAMPLES} + {STEP} * n,)"
-            )
         rows = np.lib.stride_tricks.sliding_window_view(samples, self._row)[::STEP]
         return self._network.run(np.ascontiguousarray(rows[:, None], np.float32), self._shared)
 
@@ -366,10 +352,10 @@ class EmbeddingNetwork:
     """Computes the speaker embeddings of pieces. Thread-safe.
 
     Args:
-        path: .onnx file of CAM++. threads: number of threads that compute one call on onnxruntime;
-        one on OpenVINO. pieces: .onnx file of the same network for pieces on OpenVINO
-        (`embedding_graph.py`). If it is
-            given, `path` is not read.
+        path: .onnx file of CAM++.
+        threads: number of threads that compute one call on onnxruntime; one on OpenVINO.
+        pieces: .onnx file of the same network for pieces on OpenVINO (`embedding_graph.py`). If it
+            is given, `path` is not read.
         calls: number of calls that OpenVINO computes at a time.
 
     Attributes:
@@ -404,24 +390,14 @@ class EmbeddingNetwork:
 
         Args:
             features: of each piece: filter bank of Kaldi, less its mean over the frames of the
-                piece; float32, shape (frames, 80), with at least 3 frames, and at most 147 if
-                OpenVINO computes.
+                piece; float32, shape (frames, 80), with 3 to 147 frames.
 
         Returns:
             float32, shape (pieces, 192).
 
         Raises:
-            ValueError: the features have another shape.
             EngineError: onnxruntime or OpenVINO failed.
         """
-        for each in features:
-            is_long = bool(self.precision) and len(each) > PIECE_FRAMES
-            if each.shape[1:] != (BANDS,) or len(each) < MIN_FRAMES or is_long:
-                limits = f"{MIN_FRAMES} to {PIECE_FRAMES}" if is_long else f"at least {MIN_FRAMES}"
-                raise ValueError(
-                    f"features have shape {each.shape} instead of (frames, {BANDS}) with "
-                    f"{limits} frames"
-                )
         if self.precision:
             return self._network.run(_fill(features))
         by_length: dict[int, list[int]] = {}

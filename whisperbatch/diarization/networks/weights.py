@@ -51,9 +51,10 @@ from whisperbatch.diarization.networks.embedding_graph import embedding_graph, p
 from whisperbatch.diarization.networks.graph import Array, Arrays
 from whisperbatch.diarization.networks.segmentation_graph import segmentation_graph
 from whisperbatch.errors import MissingExtraError, ModelError
-from whisperbatch.machine import sums_bytes_exactly
+from whisperbatch.files import new_file, sha256
 from whisperbatch.models.files import first_line
-from whisperbatch.models.packages import default_cache, new_file, package_folder, sha256
+from whisperbatch.models.packages import default_cache, package_folder
+from whisperbatch.runtimes.machine import sums_bytes_exactly
 from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
 log = logging.getLogger(__name__)

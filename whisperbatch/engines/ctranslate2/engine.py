@@ -2,11 +2,13 @@
 
     features -> encode -> encoder output -> decode -> hypotheses with the times of their tokens
 
-`decode` calls CTranslate2 twice: `generate` decodes the rows, and `align` finds the times.
+`decode` calls CTranslate2 twice: `generate` decodes the rows, and `align` finds the times. Types of
+CTranslate2 are converted to ours, and back.
 """
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
@@ -14,28 +16,18 @@ import ctranslate2
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
-from whisperbatch.engines.calls import Calls
-from whisperbatch.engines.ctranslate2.conversion import (
-    EncoderOutput,
-    check_output,
-    generation_settings,
-    join_rows,
-    split_rows,
-    to_alignment,
-    to_hypothesis,
-)
+from whisperbatch.engines.alignment import NO_TOKENS, SECONDS_PER_POSITION
+from whisperbatch.engines.calls import Calls, check_encoded
 from whisperbatch.engines.ctranslate2.cuda import FRAMES, total_memory
 from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
 from whisperbatch.engines.devices import choose_compute_type, share_cores
-from whisperbatch.engines.memory import return_freed_memory
+from whisperbatch.engines.memory import MemoryUse, choose_batch_size, return_freed_memory
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.errors import EngineError, OptionError
 from whisperbatch.models.architecture import Architecture
 from whisperbatch.models.files import one_line
-from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
+from whisperbatch.options import DEFAULT_BATCH_SIZE, MAX_NEW_TOKENS, SearchOptions
 from whisperbatch.protocols import (
     Alignment,
     AlignRequest,
@@ -43,8 +35,109 @@ from whisperbatch.protocols import (
     DecodeRequest,
     Encoded,
     FeatureType,
+    Hypothesis,
 )
 from whisperbatch.threads import Lock, cached_property
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedView:
+    """The encoder output of a batch. See `protocols.Encoded`.
+
+    Attributes:
+        rows: number of rows.
+        view: shape (rows, positions, d_model).
+    """
+
+    rows: int
+    view: ctranslate2.StorageView
+
+    @classmethod
+    def from_array(cls, output: npt.NDArray[np.float32]) -> "EncodedView":
+        """Return encoder output of another engine, shape (rows, positions, d_model)."""
+        view = ctranslate2.StorageView.from_array(np.ascontiguousarray(output))
+        return cls(len(output), view)
+
+
+def to_array(view: ctranslate2.StorageView) -> npt.NDArray[np.float32]:
+    """Return encoder output as an array in float32, because NumPy has no bfloat16."""
+    on_cpu = view.to_device(ctranslate2.Device.cpu)
+    float32 = ctranslate2.DataType.float32
+    return np.asarray(on_cpu if view.dtype == float32 else on_cpu.to(float32))
+
+
+def split_rows(view: ctranslate2.StorageView) -> list[ctranslate2.StorageView]:
+    """Return each row of encoder output as a view on the CPU, in the type of `view`."""
+    rows = [
+        ctranslate2.StorageView.from_array(np.ascontiguousarray(row[None]))
+        for row in to_array(view)
+    ]
+    if view.dtype == ctranslate2.DataType.float32:
+        return rows
+    return [row.to(view.dtype) for row in rows]
+
+
+def join_rows(views: Sequence[ctranslate2.StorageView]) -> ctranslate2.StorageView:
+    """Return several encoder outputs as one batch on the CPU, in the type of the first."""
+    joined = ctranslate2.StorageView.from_array(np.concatenate([to_array(view) for view in views]))
+    dtype = views[0].dtype
+    return joined if dtype == joined.dtype else joined.to(dtype)
+
+
+def generation_settings(options: SearchOptions, prompt_length: int) -> dict[str, Any]:
+    """Return the arguments of CTranslate2's `generate` that search and sampling share."""
+    return {
+        "repetition_penalty": options.repetition_penalty,
+        "no_repeat_ngram_size": options.no_repeat_ngram_size,
+        "suppress_blank": options.suppress_blank,
+        "suppress_tokens": list(options.suppress_tokens),
+        "max_initial_timestamp_index": round(options.max_initial_timestamp / SECONDS_PER_POSITION),
+        "max_length": _max_length(options.max_new_tokens, prompt_length),
+        "return_scores": True,
+        "return_no_speech_prob": True,
+    }
+
+
+def _max_length(max_new_tokens: int | None, prompt_length: int) -> int:
+    """Return the `max_length` with which CTranslate2 decodes `max_new_tokens` tokens.
+
+    CTranslate2 decodes min(max_length / 2, max_length - prompt_length) tokens, where the prompt is
+    counted without its last token.
+    """
+    new_tokens = max_new_tokens or MAX_NEW_TOKENS
+    return max(2 * new_tokens, new_tokens + prompt_length - 1)
+
+
+def to_hypothesis(result: Any, length_penalty: float, prefix: Sequence[int] = ()) -> Hypothesis:  # noqa: ANN401 - untyped
+    """Return the best hypothesis of a row.
+
+    Args:
+        result: from CTranslate2's `generate`; its score is divided by the length penalty.
+        length_penalty: exponent of the length by which the score was divided.
+        prefix: the last tokens of the prompt that belong to the text. CTranslate2 returns them as
+            part of the text, with a log-probability of 0.
+    """
+    text = tuple(result.sequences_ids[0])
+    total_logprob = result.scores[0] * max(len(text), 1) ** length_penalty
+    tokens = text[len(prefix) :] if text[: len(prefix)] == tuple(prefix) else text
+    return Hypothesis(tokens, total_logprob / (len(tokens) + 1), result.no_speech_prob)
+
+
+def to_alignment(result: Any) -> Alignment:  # noqa: ANN401 - untyped
+    """Return the times of a row's tokens.
+
+    A token begins where the DTW path enters the token, and ends where the path enters the next.
+
+    Args:
+        result: from CTranslate2's `align`.
+    """
+    path = np.array(result.alignments)  # (steps, 2): token, position; the end of text is last
+    entries = np.concatenate(([True], np.diff(path[:, 0]) > 0))
+    times = path[entries, 1] * SECONDS_PER_POSITION
+    probabilities = np.array(result.text_token_probs)
+    count = len(probabilities)
+    return Alignment(times[:count], times[1 : count + 1], probabilities)
+
 
 FLOAT16: Final = ("float16", "int8_float16")  # compute types whose hidden states are in float16
 
@@ -158,21 +251,23 @@ class CTranslate2Engine:
         with self._calls():
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
             output = self._weights.model.encode(view, to_cpu=self._to_cpu)
-        return EncoderOutput(len(features), output)
+        return EncodedView(len(features), output)
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        return [EncoderOutput(1, view) for view in split_rows(check_output(encoded).view)]
+        return [
+            EncodedView(1, view) for view in split_rows(check_encoded(encoded, EncodedView).view)
+        ]
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        joined = join_rows([check_output(row).view for row in rows])
-        return EncoderOutput(sum(row.rows for row in rows), joined)
+        joined = join_rows([check_encoded(row, EncodedView).view for row in rows])
+        return EncodedView(sum(row.rows for row in rows), joined)
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
         self._model.check_multilingual()
-        output = check_output(encoded)
+        output = check_encoded(encoded, EncodedView)
         with self._calls():
             rows = self._weights.model.detect_language(output.view)
         # CTranslate2 returns pairs such as ("<|en|>", 0.98)
@@ -182,7 +277,7 @@ class CTranslate2Engine:
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`."""
-        output = check_output(encoded)
+        output = check_encoded(encoded, EncodedView)
         sampled = requests[0].sampling is not None
         with self._calls():
             generate = self._sample if sampled else self._search
@@ -196,9 +291,8 @@ class CTranslate2Engine:
         return list(map(Decoded, hypotheses, self.align(output, texts)))
 
     def _search(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
+        self, output: EncodedView, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Any]:
-        """Return CTranslate2's result for each row, by greedy or beam search."""
         results: list[Any] = self._weights.model.generate(
             output.view,
             [list(request.prompt) for request in requests],
@@ -210,7 +304,7 @@ class CTranslate2Engine:
         return results
 
     def _sample(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
+        self, output: EncodedView, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Any]:
         """Sample the rows one at a time, each with a new sampler.
 
@@ -245,7 +339,7 @@ class CTranslate2Engine:
         call, which also takes a third less time. On CUDA there is a call for each start sequence,
         since a call takes only one.
         """
-        output = check_output(encoded)
+        output = check_encoded(encoded, EncodedView)
         rows = [row for row, text in enumerate(texts) if text.tokens]
         if self._device == "cpu":
             views = split_rows(output.view) if rows else []
@@ -337,8 +431,6 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
         raise OptionError(
             f"intra_threads={settings.intra_threads} has no effect on CUDA; leave it out"
         )
-    if device == "cpu" and settings.devices != (0,):
-        raise OptionError(f"device_index={settings.device_index} needs CUDA; the CPU has no index")
     if device == "cpu" and settings.flash_attention:
         raise OptionError("flash_attention=True needs CUDA; leave it out")
 

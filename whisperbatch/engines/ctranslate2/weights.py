@@ -38,8 +38,7 @@ from whisperbatch.engines.arrays import MAX_LEVEL
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.errors import ModelError
 from whisperbatch.models.files import one_line, read_json
-from whisperbatch.models.model_bin import Variable, read_headers, read_variable
-from whisperbatch.models.model_bin_writer import write_model_bin
+from whisperbatch.models.model_bin import Variable, read_headers, read_variable, write_model_bin
 from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 
 log = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ class CTranslate2Weights:
         """
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._load(self._settings)
+                self._loaded = self._load()
             return self._loaded
 
     def new_sampler(self) -> Any:  # noqa: ANN401 - untyped
@@ -132,19 +131,18 @@ class CTranslate2Weights:
             if self._loaded is not None:
                 self._loaded.unload_model()
 
-    def _load(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - untyped
+    def _load(self) -> Any:  # noqa: ANN401 - untyped
         model = self._model
         with (
             self._errors(),
             with_settings(model.directory, model.missing_settings()) as directory,
         ):
-            loaded = ctranslate2.models.Whisper(str(directory), **settings)
+            loaded = ctranslate2.models.Whisper(str(directory), **self._settings)
         keep_in_children(loaded)
         return loaded
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise errors of loading as a ModelError."""
         try:
             yield
         except ModelError:

@@ -1,8 +1,7 @@
 """The engine for CPUs: ONNX Runtime decodes, and ONNX Runtime or OpenVINO encodes.
 
 engine.py             the engine, with CTranslate2 as its fallback
-encoder.py            encodes row by row; its graphs on ONNX Runtime
-frame_merging.py      merges similar positions
+encoder.py            encodes row by row, and merges similar positions; its graphs on ONNX Runtime
 openvino_encoder.py   the encoder on OpenVINO: compiled graphs, one request for each worker
 openvino_graphs.py    the graphs of this encoder
 decoder.py            decodes a batch, aligns texts and detects languages

@@ -15,22 +15,33 @@ from typing import Final
 
 import numpy as np
 
+from whisperbatch.engines.alignment import DecodingTrace
 from whisperbatch.engines.arrays import Arrays, stored_scales
+from whisperbatch.engines.model_info import SpecialTokens
 from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessions
 from whisperbatch.engines.onnx.encoder import EncoderOutput
-from whisperbatch.engines.search.alignment import DecodingTrace
-from whisperbatch.engines.search.beam_search import Candidates, sample, search
-from whisperbatch.engines.search.hypotheses import Floats, Integers, SearchResult
-from whisperbatch.engines.search.logits import TokenNoise, blocked_by_ngrams, logit_biases
-from whisperbatch.engines.special_tokens import SpecialTokens
+from whisperbatch.engines.search import (
+    Candidates,
+    Floats,
+    Integers,
+    SearchResult,
+    TokenNoise,
+    blocked_by_ngrams,
+    logit_biases,
+    sample,
+    search,
+)
 from whisperbatch.models.config import ModelConfig
 from whisperbatch.models.model_bin import release_pages
 from whisperbatch.options import MAX_NEW_TOKENS, SearchOptions
-from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Hypothesis
+from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest
 from whisperbatch.runtimes.matrix_products import product
 
 DRAWN_TOGETHER: Final = 32
 """Sampled hypotheses whose next token is drawn in one call: the noise of 32 takes 7 MB."""
+
+NOTHING_DECODED: Final = SearchResult((), (), (), 0.0)
+"""The result for a text that was read as the end of the prompt."""
 
 
 class TokenEmbeddings:
@@ -140,7 +151,7 @@ class BatchDecoding:
     def __call__(
         self, tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
     ) -> Candidates:
-        """See `beam_search.StepFunction`."""
+        """See `search.StepFunction`."""
         row_sources = [
             self._sequences[row][own[:count]]
             for row, own, count in zip(rows, sources, active, strict=True)
@@ -189,14 +200,6 @@ class BatchDecoding:
             sources = np.array([[(0, *results[row].beams)[-1]] for row in cut_off])
             rows = [self._rows.index(row) for row in cut_off]
             self(tokens, sources, rows, [1] * len(rows))
-
-    def text_trace(
-        self, row: int, tokens: Sequence[int], logprobs: Sequence[float]
-    ) -> DecodingTrace:
-        """Return the queries and keys of a text that was read as the end of the row's prompt."""
-        queries, keys = self._prompt_queries[row], self._layers.alignment_keys[row]
-        groups = self._groups[row]
-        return DecodingTrace(tuple(tokens), tuple(logprobs), queries, keys, groups)
 
     def trace(
         self, row: int, result: SearchResult, prefix: Sequence[int], logprobs: Sequence[float]
@@ -375,6 +378,7 @@ class Decoder:
     ) -> list[Decoded]:
         """See `decode`. All rows have the same number of states."""
         prompts = np.array([request.prompt for request in requests])
+        free_positions = self._embeddings.max_length - prompts.shape[1]
         start = requests[0].prompt.index(self._special.start_of_transcript)
         biases, first_biases = logit_biases(
             options, self._config, self._special, self.vocabulary_size
@@ -388,7 +392,7 @@ class Decoder:
                 hidden[:, -1],
                 first_biases[None],
                 options,
-                max_tokens=self._max_tokens(options, prompts.shape[1]),
+                max_tokens=min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions),
                 best_of=noise.best_of if noise else None,
                 stop_loops=[request.stop_loops for request in requests],
             )
@@ -406,11 +410,7 @@ class Decoder:
                 )
             ]
         hypotheses = [
-            Hypothesis(
-                result.tokens,
-                result.logprob / (len(result.tokens) + 1),
-                float(np.exp(no_speech_logprob)),
-            )
+            result.to_hypothesis(float(np.exp(no_speech_logprob)))
             for result, no_speech_logprob in zip(results, no_speech_logprobs, strict=True)
         ]
         return [
@@ -448,9 +448,7 @@ class Decoder:
         return search(
             decoding,
             decoding.most_probable(hidden, biases),
-            beam_size=options.beam_size,
-            patience=options.patience if options.beam_size > 1 else 1.0,
-            length_penalty=options.length_penalty,
+            options,
             max_tokens=max_tokens,
             end_of_text=end_of_text,
             stop_loops=stop_loops,
@@ -468,7 +466,7 @@ class Decoder:
         with self._batch(output, np.zeros(self.vocabulary_size, np.float32)) as decoding:
             hidden = decoding.read_prompts(np.array([prompt]), 0)
             logprobs = text_logprobs(decoding, hidden[0], prompt, len(text.tokens))
-            trace = decoding.text_trace(0, text.tokens, logprobs)
+            trace = decoding.trace(0, NOTHING_DECODED, text.tokens, logprobs)
         return trace.alignment(text.frames, self._special.end_of_text)
 
     def languages(self, output: EncoderOutput, tokens: Sequence[int]) -> Floats:
@@ -515,11 +513,6 @@ class Decoder:
                 )
             finally:
                 self._embeddings.release()
-
-    def _max_tokens(self, options: SearchOptions, prompt_length: int) -> int:
-        """Return the maximum number of tokens after a prompt."""
-        free_positions = self._embeddings.max_length - prompt_length
-        return min(options.max_new_tokens or MAX_NEW_TOKENS, free_positions)
 
 
 def text_logprobs(

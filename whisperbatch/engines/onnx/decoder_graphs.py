@@ -175,7 +175,6 @@ class DecoderGraphs:
         return NodeBuilder(self._arrays, "decoder", self._levels)
 
     def _heads_of(self, layer: int) -> list[int]:
-        """Return the alignment heads of a layer."""
         return [head for head_layer, head in self._heads if head_layer == layer]
 
 

@@ -33,10 +33,9 @@ from whisperbatch.engines.onnx.decoder_graphs import (
     DecoderGraphs,
     cross_kinds,
 )
-from whisperbatch.engines.onnx.encoder import EncoderOutput
-from whisperbatch.engines.onnx.frame_merging import log_sizes
+from whisperbatch.engines.onnx.encoder import EncoderOutput, log_sizes
 from whisperbatch.engines.onnx.graph import Session
-from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.engines.search import Floats, Integers
 from whisperbatch.models.config import ModelConfig
 
 MAX_BEAMS: Final = 5
@@ -331,7 +330,6 @@ class TokenCache:
         return mask
 
     def _grow(self, places: int, length: int) -> None:
-        """Make room for more places or tokens."""
         old_keys, old_values = self._keys, self._values
         self._keys, self._values = self._allocated(places, length)
         count, columns = old_keys.shape[1], old_keys.shape[-1]

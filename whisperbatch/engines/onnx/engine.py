@@ -22,30 +22,28 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from whisperbatch.engines.calls import Calls
-from whisperbatch.engines.ctranslate2 import conversion
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine
+from whisperbatch.engines.alignment import NO_TOKENS
+from whisperbatch.engines.calls import Calls, check_encoded
+from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine, EncodedView
 from whisperbatch.engines.devices import share_cores
 from whisperbatch.engines.memory import return_freed_memory
-from whisperbatch.engines.model_info import ModelInfo
+from whisperbatch.engines.model_info import ModelInfo, language_tokens
 from whisperbatch.engines.onnx.decoder import Decoder
 from whisperbatch.engines.onnx.decoder_layers import MAX_BEAMS, DecoderSessions
 from whisperbatch.engines.onnx.encoder import Encoder, EncoderOutput, EncoderRunner, OnnxEncoder
 from whisperbatch.engines.onnx.graph import SHORT_LEVELS, second_levels
 from whisperbatch.engines.onnx.openvino_encoder import OpenVinoEncoder, load_encoder
-from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import (
     CTranslate2Settings,
     OnnxRuntimeSettings,
     OpenVinoSettings,
 )
-from whisperbatch.engines.special_tokens import language_tokens
-from whisperbatch.errors import EngineError, MissingExtraError, ModelError
-from whisperbatch.machine import multiplies_bfloat16
+from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
+from whisperbatch.runtimes.machine import multiplies_bfloat16
 from whisperbatch.runtimes.openvino_package import Precision, check_openvino, openvino_is_installed
 from whisperbatch.threads import cached_property, keep_in_children
 
@@ -105,7 +103,6 @@ class OnnxRuntimeEngine:
         log.info("model %s on %s (%s), %d worker(s)", *details)
 
     def _load(self) -> None:
-        """Load the graphs of the encoder and the decoder."""
         kept_frames = self._model.frames_to_keep(self._settings.kept_frames)
         levels, merged = second_levels(), kept_frames < 1
         threads = self.workers * (self._threads - 1) + 1  # of a graph, with the thread that calls
@@ -176,28 +173,30 @@ class OnnxRuntimeEngine:
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        return list(_output(encoded).split())
+        return list(check_encoded(encoded, EncoderOutput).split())
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        return EncoderOutput.join([_output(row) for row in rows])
+        return EncoderOutput.join([check_encoded(row, EncoderOutput) for row in rows])
 
     def detect_language(self, encoded: Encoded) -> list[dict[str, float]]:
         """See `protocols.Engine`."""
         self._model.check_multilingual()
         tokens = language_tokens(self.tokenizer)
         with self._calls():
-            probabilities = self._decoder.languages(_output(encoded), list(tokens.values()))
+            probabilities = self._decoder.languages(
+                check_encoded(encoded, EncoderOutput), list(tokens.values())
+            )
         return [dict(zip(tokens, row.tolist(), strict=True)) for row in probabilities]
 
     def decode(
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`."""
-        output = _output(encoded)
+        output = check_encoded(encoded, EncoderOutput)
         if reason := self._unsupported(requests, options):
             log.debug("%d row(s) are decoded by CTranslate2: %s", len(requests), reason)
-            by_position = conversion.EncoderOutput.from_array(output.by_position())
+            by_position = EncodedView.from_array(output.by_position())
             return self.fallback.decode(by_position, requests, options)
         with self._calls():
             decoded = self._decoder.decode(output, requests, options)
@@ -206,7 +205,7 @@ class OnnxRuntimeEngine:
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
         """See `protocols.Engine`. Each row is aligned in a separate call."""
-        output = _output(encoded)
+        output = check_encoded(encoded, EncoderOutput)
         with self._calls():
             return [
                 self._decoder.align(row, text) if text.tokens else NO_TOKENS
@@ -260,14 +259,3 @@ def uses_openvino(settings: OnnxRuntimeSettings) -> bool:
 def needs_openvino(settings: OnnxRuntimeSettings) -> bool:
     """Return whether the settings ask for OpenVINO's encoder."""
     return isinstance(settings, OpenVinoSettings) or settings.compute_type == "int8_bfloat16"
-
-
-def _output(encoded: Encoded) -> EncoderOutput:
-    """Return `encoded`, checked to be this engine's.
-
-    Raises:
-        EngineError: another engine made the encoder output.
-    """
-    if not isinstance(encoded, EncoderOutput):
-        raise EngineError("the encoder output comes from another engine")
-    return encoded

@@ -32,9 +32,9 @@ from whisperbatch.engines.arrays import (
     int8_scales,
     stored_scales,
 )
-from whisperbatch.machine import sums_bytes_exactly
 from whisperbatch.models.files import one_line
-from whisperbatch.runtimes.int8_scales import full_scales
+from whisperbatch.runtimes.machine import sums_bytes_exactly
+from whisperbatch.runtimes.matrix_products import full_scales
 from whisperbatch.runtimes.onnx_graph import MICROSOFT, OnnxGraph
 from whisperbatch.runtimes.onnx_sessions import open_session
 

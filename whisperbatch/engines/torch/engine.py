@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from whisperbatch.engines.batch_size import MemoryUse, choose_batch_size
+from whisperbatch.engines.alignment import NO_TOKENS
+from whisperbatch.engines.calls import check_encoded
 from whisperbatch.engines.devices import choose_device
+from whisperbatch.engines.memory import MemoryUse, choose_batch_size
 from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.search.alignment import NO_TOKENS
 from whisperbatch.engines.settings import TorchSettings
 from whisperbatch.engines.torch.model import TorchModel, load_model
-from whisperbatch.engines.torch.reproducible import check_rows, request_equal_rows
+from whisperbatch.engines.torch.modules import check_rows, request_equal_rows
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.models.model_bin import fingerprint
-from whisperbatch.models.revisions import loaded_revision
+from whisperbatch.models.registry import loaded_revision
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import (
     Alignment,
@@ -59,7 +60,7 @@ class TorchEngine:
 
     The engine processes one batch at a time: a second caller waits. The number of threads is
     PyTorch's setting, which applies to the whole process. On a CPU in float32, the engine sets a
-    variable of MKL for the process (`reproducible`).
+    variable of MKL for the process (`modules`).
 
     Args:
         directory: directory of CTranslate2 or transformers weights.
@@ -181,7 +182,7 @@ class TorchEngine:
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
-        batch = _checked(encoded)
+        batch = check_encoded(encoded, _Encoded)
         outputs = [batch.output]
         if batch.draft_encoder_output is not None:
             outputs.append(batch.draft_encoder_output)
@@ -190,7 +191,7 @@ class TorchEngine:
 
     def join(self, rows: Sequence[Encoded]) -> Encoded:
         """See `protocols.Engine`."""
-        batches = [_checked(row) for row in rows]
+        batches = [check_encoded(row, _Encoded) for row in rows]
         output = torch.cat([batch.output for batch in batches])
         draft_outputs = [
             batch.draft_encoder_output
@@ -204,13 +205,13 @@ class TorchEngine:
         if not self.is_multilingual:
             raise EngineError(f"model {self.name} is English-only: it cannot detect languages")
         with self._exclusive_model() as model:
-            return model.detect_language(_checked(encoded).output)
+            return model.detect_language(check_encoded(encoded, _Encoded).output)
 
     def decode(
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`. Sampling and beam search do not use the draft model."""
-        batch = _checked(encoded)
+        batch = check_encoded(encoded, _Encoded)
         with self._exclusive_model() as model:
             draft_model, draft_output = self._draft_model, batch.draft_encoder_output
             is_greedy = options.beam_size == 1 and requests[0].sampling is None
@@ -226,7 +227,7 @@ class TorchEngine:
 
     def align(self, encoded: Encoded, texts: Sequence[AlignRequest]) -> list[Alignment]:
         """See `protocols.Engine`."""
-        output = _checked(encoded).output
+        output = check_encoded(encoded, _Encoded).output
         with self._exclusive_model() as model:
             return self._align(model, output, texts)
 
@@ -294,25 +295,13 @@ def choose_dtype(compute_type: str, device: torch.device) -> torch.dtype:
 
     "auto" is float16 on CUDA, bfloat16 on a CPU that supports it, and float32 on other CPUs.
 
-    Raises:
-        OptionError: the compute type is unknown.
+    Args:
+        compute_type: a checked setting (`TorchSettings`).
+        device: to compute on.
     """
-    if compute_type == "auto":
-        if device.type == "cuda":
-            return torch.float16
-        supports_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
-        return torch.bfloat16 if supports_bfloat16 else torch.float32
-    if compute_type not in COMPUTE_TYPES:
-        raise OptionError(
-            f"compute_type={compute_type!r} is none of PyTorch's: "
-            f"give auto, {', '.join(COMPUTE_TYPES)}"
-        )
-    return COMPUTE_TYPES[compute_type]
-
-
-def _checked(encoded: Encoded) -> _Encoded:
-    if not isinstance(encoded, _Encoded):
-        raise EngineError(
-            "the encoder output comes from another engine; encode the features with this engine"
-        )
-    return encoded
+    if compute_type != "auto":
+        return COMPUTE_TYPES[compute_type]
+    if device.type == "cuda":
+        return torch.float16
+    supports_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
+    return torch.bfloat16 if supports_bfloat16 else torch.float32

@@ -8,28 +8,26 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from whisperbatch.engines.alignment import DecodingTrace
 from whisperbatch.engines.arrays import Arrays, alignment_heads
-from whisperbatch.engines.model_info import ModelInfo
-from whisperbatch.engines.search.alignment import DecodingTrace
-from whisperbatch.engines.search.beam_search import (
-    Candidates,
-    Lookahead,
-    StepFunction,
+from whisperbatch.engines.model_info import ModelInfo, SpecialTokens, language_tokens
+from whisperbatch.engines.search import (
+    SearchResult,
     sample,
     search,
 )
-from whisperbatch.engines.search.hypotheses import SearchResult
 from whisperbatch.engines.settings import GROUP_SIZE, Quantization
-from whisperbatch.engines.special_tokens import SpecialTokens, language_tokens
-from whisperbatch.engines.torch.logits_processors import LogitsProcessor, make_logits_processors
-from whisperbatch.engines.torch.network import Network, build_network
-from whisperbatch.engines.torch.speculative import CachedModel, SpeculativeDecoding
-from whisperbatch.engines.torch.steps import (
+from whisperbatch.engines.torch.decoding import (
+    CachedModel,
     CandidateSelector,
     DecodingSteps,
+    LogitsProcessor,
     SampledTokens,
+    SpeculativeDecoding,
     TopTokens,
+    make_logits_processors,
 )
+from whisperbatch.engines.torch.network import Network, build_network
 from whisperbatch.engines.torch.transformers_weights import (
     SETTINGS,
     SafetensorsArrays,
@@ -94,10 +92,7 @@ class TorchModel:
             logits_at_start: logits after the start of transcript, shape (rows, vocabulary).
         """
         no_speech = logits_at_start.softmax(-1)[:, self.special.no_speech].tolist()
-        return [
-            Hypothesis(result.tokens, result.logprob / (len(result.tokens) + 1), no_speech_prob)
-            for result, no_speech_prob in zip(results, no_speech, strict=True)
-        ]
+        return list(map(SearchResult.to_hypothesis, results, no_speech))
 
     def generate(
         self, encoder_output: Tensor, requests: Sequence[DecodeRequest], options: SearchOptions
@@ -127,8 +122,13 @@ class TorchModel:
         if sampling:
             results = sample(steps, first, max_tokens=max_tokens, end_of_text=end)
         else:
-            results = search_with_options(
-                steps, first, options, requests, max_tokens=max_tokens, end_of_text=end
+            results = search(
+                steps,
+                first,
+                options,
+                max_tokens=max_tokens,
+                end_of_text=end,
+                stop_loops=[request.stop_loops for request in requests],
             )
         return self.hypotheses(results, logits_at_start)
 
@@ -157,13 +157,13 @@ class TorchModel:
             prompt.index(self.special.start_of_transcript),
             len(requests[0].prefix),
         )
-        results = search_with_options(
+        results = search(
             steps,
             first,
             options,
-            requests,
             max_tokens=max_tokens,
             end_of_text=self.special.end_of_text,
+            stop_loops=[request.stop_loops for request in requests],
             lookahead=steps.lookahead,
         )
         steps.log_statistics()
@@ -205,30 +205,6 @@ class TorchModel:
             )
             alignments.append(trace.alignment(text.frames, end))
         return alignments
-
-
-def search_with_options(
-    step: StepFunction,
-    first: Candidates,
-    options: SearchOptions,
-    requests: Sequence[DecodeRequest],
-    *,
-    max_tokens: int,
-    end_of_text: int,
-    lookahead: Lookahead | None = None,
-) -> list[SearchResult]:
-    """Call `beam_search.search` with the values of the options and requests."""
-    return search(
-        step,
-        first,
-        beam_size=options.beam_size,
-        patience=options.patience if options.beam_size > 1 else 1.0,
-        length_penalty=options.length_penalty,
-        max_tokens=max_tokens,
-        end_of_text=end_of_text,
-        stop_loops=[request.stop_loops for request in requests],
-        lookahead=lookahead,
-    )
 
 
 def load_model(

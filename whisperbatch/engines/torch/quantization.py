@@ -24,8 +24,8 @@ from whisperbatch.engines.torch.modules import (
     Linear,
     LinearChooser,
     TokenEmbedding,
+    with_padded_rows,
 )
-from whisperbatch.engines.torch.reproducible import with_padded_rows
 
 Tensor: TypeAlias = torch.Tensor
 

@@ -216,7 +216,6 @@ def _is_optional(source: str) -> bool:
 
 
 def _count(config: Mapping[str, Any], field: str, path: Path) -> int:
-    """Return a number of layers or heads."""
     value = config.get(field)
     if type(value) is not int or not 1 <= value <= MAX_COUNT:
         raise ModelError(

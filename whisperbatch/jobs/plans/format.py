@@ -4,13 +4,10 @@
     {"type": "recording", "id": "8c1e...", "uri": "s3://talks/a.mp3", "spans": ["04d2..."], ...}
     {"type": "task", "id": "77aa...", "spans": [{"id": "04d2...", "first": 0, "last": null, ...}]}
 
-docs/reference/plans.md describes every key.
+docs/reference/plans.md describes every key. Beside the plan (`PlanFiles`):
 
-Where a plan and what belongs to it are.
-
-talks.plan                the plan
-talks.plan.work/          leases, languages and results
-talks.plan.report.json    the report of the last `join`
+    talks.plan.work/          leases, languages and results
+    talks.plan.report.json    the report of the last `join`
 """
 
 import json
@@ -24,11 +21,12 @@ from typing import Any, Final
 
 from whisperbatch.addresses import has_secrets, without_secrets
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.plans.recordings import absolute
+from whisperbatch.jobs.inputs import absolute
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.stored_values import DamagedError, build, check_names, parse_json
+from whisperbatch.types import build, parse_json
 
 VERSION: Final = 1
+NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")  # of an object, from an id
 MAX_SECTIONS: Final = 10_000_000  # of a recording: 95 years
 
 
@@ -220,10 +218,13 @@ def from_lines(lines: Iterable[str], name: str, *, recordings: bool = True) -> P
     counted = 0
     for number, line in enumerate(lines, 1):
         with _place(name, number):
-            value = parse_json(line)
+            value = _object(line)
+        if header is None:
+            _check_is_plan(value, name)
+        with _place(name, number):
             kind = value.get("type")
             if header is None:
-                header = _header(value, name)
+                header = build(Header, value)
             elif kind == "recording":
                 counted += 1
                 if recordings:
@@ -249,17 +250,22 @@ def task_from_line(line: str) -> Task:
         OptionError: the line is not that of a task.
     """
     with _place("task", 1):
-        return _task(parse_json(line))
+        return _task(_object(line))
 
 
-def _header(value: dict[str, Any], name: str) -> Header:
+def _object(line: str) -> dict[str, Any]:
+    if not isinstance(value := parse_json(line), dict):
+        raise OptionError("is not a JSON object")
+    return value
+
+
+def _check_is_plan(value: dict[str, Any], name: str) -> None:
     if value.get("type") != "plan":
         raise OptionError(f"{name}: is not a plan; make one with: whisperbatch plan")
     if value.get("version") != VERSION:
         raise OptionError(
             f"{name}: was made by another version of whisperbatch; make the plan again"
         )
-    return build(Header, value)
 
 
 def _recording(value: dict[str, Any]) -> Recording:
@@ -267,23 +273,29 @@ def _recording(value: dict[str, Any]) -> Recording:
     recording = build(Recording, value)
     steps = re.split(r"[/\\]" if os.name == "nt" else "/", recording.output)
     if not {"", ".", ".."}.isdisjoint(steps) or PurePath(recording.output).drive:
-        raise DamagedError("has a wrong value of 'output': it must be a path in the output folder")
-    check_names("spans", *recording.spans)
+        raise OptionError("output must be a path in the output folder")
+    _check_names("spans", *recording.spans)
     if not recording.spans and not recording.failure:
-        raise DamagedError("has no spans")
+        raise OptionError("the recording has no spans")
     return recording
 
 
 def _task(value: dict[str, Any]) -> Task:
     task = build(Task, value)
-    check_names("id", task.id, *(span.id for span in task.spans))
-    check_names("language_task", *(span.language_task or "none" for span in task.spans))
+    _check_names("id", task.id, *(span.id for span in task.spans))
+    _check_names("language_task", *(span.language_task or "none" for span in task.spans))
     if not task.spans:
-        raise DamagedError("has no spans")
+        raise OptionError("the task has no spans")
     for span in task.spans:
         if not 0 <= span.first < (MAX_SECTIONS if span.last is None else span.last):
-            raise DamagedError("has a wrong value of 'first' or 'last'")
+            raise OptionError("first and last must be numbers of boundaries, in order")
     return task
+
+
+def _check_names(key: str, *names: str) -> None:
+    """Check that ids can be parts of names of objects, and are no paths."""
+    if not all(map(NAME.fullmatch, names)):
+        raise OptionError(f"{key} must be letters and digits")
 
 
 def _line(value: Mapping[str, Any]) -> str:
@@ -295,8 +307,8 @@ def _place(name: str, number: int) -> Iterator[None]:
     """Name the file and the line of a value that is wrong."""
     try:
         yield
-    except DamagedError as error:
-        raise OptionError(f"{name}: line {number} {error}") from error
+    except OptionError as error:
+        raise OptionError(f"{name}: line {number}: {error}") from error
 
 
 WORK: Final = ".work"

@@ -1,9 +1,7 @@
-"""Join the results of spans: one transcript for each recording.
+"""Join the results of spans: one transcript for each recording, and a report of all.
 
 talks/a.txt, talks/a.srt      written when all spans of a recording have transcripts
 talks/.joined/8c1e....json    the written files; the next `join` skips the recording
-
-The report of `join`: the transcribed audio, the speed, and the missing spans.
 """
 
 import json
@@ -15,15 +13,14 @@ from functools import partial
 from itertools import chain, count
 from typing import Final, Literal, TypeAlias
 
-from whisperbatch.jobs.file_names import output_name
-from whisperbatch.jobs.fingerprints import make_id
+from whisperbatch.errors import OptionError
+from whisperbatch.jobs.names import make_id, output_name
 from whisperbatch.jobs.plans.format import Failure, Recording
 from whisperbatch.jobs.plans.stores import Store
-from whisperbatch.jobs.stored_values import DamagedError, build, parse_json
 from whisperbatch.jobs.workers.results import Results
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.sections.joining import join_spans
-from whisperbatch.types import Transcript
+from whisperbatch.types import Transcript, build, parse_json
 
 MAX_LISTED: Final = 1000  # recordings that a report names
 
@@ -231,7 +228,7 @@ class Joiner:
         marker = f"{JOINED}/{make_id(recording.id, self._formats, self._settings)}.json"
         files = [_file(recording, suffix) for suffix in self._formats]
         if marker in written and written.issuperset(files):
-            with suppress(DamagedError):  # the files are written again
+            with suppress(OptionError):  # the files are written again
                 found = build(Marker, parse_json(self._output.read(marker) or b""))
                 return JoinedRecording(
                     recording,

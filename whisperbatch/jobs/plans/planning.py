@@ -1,7 +1,5 @@
 """Make a plan: find the recordings, probe their durations, divide and pack them.
 
-Division of recordings into spans, and of spans into tasks.
-
 recordings   a [==] b [=] c [===================================] d [===]
 spans        a [==] b [=] c [===========][===========][=========] d [===]
 tasks        0: c's first    1: c's second    2: c's third    3: d, a, b
@@ -16,7 +14,7 @@ from typing import Final
 from whisperbatch.addresses import identity_of, without_secrets
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import MissingExtraError, OptionError, WhisperBatchError
-from whisperbatch.jobs.fingerprints import make_id
+from whisperbatch.jobs.names import make_id
 from whisperbatch.jobs.plans.format import (
     Failure,
     Header,
@@ -28,14 +26,16 @@ from whisperbatch.jobs.plans.format import (
 from whisperbatch.jobs.plans.recordings import probe_duration, version_of
 from whisperbatch.jobs.plans.settings import options_of
 from whisperbatch.jobs.plans.sources import FoundRecording, find_recordings, output_names
-from whisperbatch.jobs.workers.failures import failure_of
-from whisperbatch.jobs.workers.spans import can_divide
+from whisperbatch.jobs.workers.results import failure_of
 from whisperbatch.options import Options
 from whisperbatch.prefetch import map_ordered
 from whisperbatch.types import SEARCH, SECTION, to_seconds
 
 SECTION_DURATION: Final = to_seconds(SECTION)
 """Seconds from one nominal boundary to the next; the first is at 0."""
+
+UNDIVIDED: Final = ("diarize", "clip_timestamps", "prefix")
+"""With these options, a recording is one span: they concern the recording as a whole."""
 
 MAX_SPANS: Final = 500  # of a task: more would take long to list, and to repeat after a death
 
@@ -57,6 +57,12 @@ def divide(duration: float, longest: float) -> tuple[tuple[int, int | None], ...
     bounds = [boundaries * number // count for number in range(count + 1)]
     ends: list[int | None] = [*bounds[1:-1], None]
     return tuple(zip(bounds[:-1], ends, strict=True))
+
+
+def can_divide(options: Options) -> bool:
+    """Return whether a recording may be divided into several spans with these options."""
+    default = Options()
+    return all(getattr(options, name) == getattr(default, name) for name in UNDIVIDED)
 
 
 def span_duration(first: int, last: int | None, duration: float) -> float:

@@ -4,7 +4,6 @@
 "s3://talks/a.mp3"      FFmpeg reads a `StoredFile`, which requests ranges of the object
 """
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -207,8 +206,3 @@ def _store_error(uri: str, error: Exception) -> AudioError:
     if isinstance(error, PermissionError):
         return AudioError(f"cannot be opened: {describe(error)}", source=uri)
     return StoreError(f"cannot be read now: {describe(error)}", source=uri)
-
-
-def absolute(uri: str) -> str:
-    """Return a local path as an absolute path, and a URL unchanged."""
-    return uri if "://" in uri else os.path.abspath(uri)  # noqa: PTH100 - links stay

@@ -6,13 +6,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
-from whisperbatch.engines.keywords import settings_of
+from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import ModelError, OptionError
-from whisperbatch.jobs.fingerprints import digest, references_fingerprint
+from whisperbatch.jobs.inputs import absolute
+from whisperbatch.jobs.names import digest, references_fingerprint
 from whisperbatch.jobs.plans.format import Header
-from whisperbatch.jobs.plans.recordings import absolute
 from whisperbatch.models import find_model, fingerprint, loaded_revision, measured_kept_frames
-from whisperbatch.models.kept_frames import MEASURED
+from whisperbatch.models.config import MEASURED
 from whisperbatch.options import Options, resolve
 from whisperbatch.protocols import Engine
 from whisperbatch.types import CHUNK_RULES

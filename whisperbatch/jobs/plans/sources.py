@@ -1,6 +1,6 @@
 """What to transcribe: the recordings that files, folders, patterns, URLs and manifests name.
 
-Manifests: files that list recordings, a row for each.
+A manifest lists recordings, a row for each:
 
 {"uri": "s3://talks/a.mp3", "duration": 61.5, "language": "en"}        JSONL, or parquet
 {"id": "a", "sources": [{"source": "a.wav", ...}], "duration": 61.5}   lhotse's recordings
@@ -19,10 +19,15 @@ from typing import Any, Final
 from whisperbatch.addresses import identity_of
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import AudioError, MissingExtraError, OptionError, WhisperBatchError
-from whisperbatch.jobs.file_names import distinct_names, name_of_url
-from whisperbatch.jobs.fingerprints import make_id
-from whisperbatch.jobs.inputs import STANDARD_INPUT, find_inputs, is_media, log_others
-from whisperbatch.jobs.plans.recordings import absolute
+from whisperbatch.jobs.inputs import (
+    STANDARD_INPUT,
+    absolute,
+    file_name,
+    find_inputs,
+    is_media,
+    log_others,
+)
+from whisperbatch.jobs.names import distinct_names, make_id
 from whisperbatch.jobs.plans.stores import file_system, is_local
 from whisperbatch.limits import MAX_DURATION
 from whisperbatch.options import checks
@@ -209,13 +214,9 @@ def output_names(recordings: Iterable[FoundRecording]) -> list[str]:
     """
     listed = list(recordings)
     return distinct_names(
-        [recording.folder / _file_name(recording.uri) for recording in listed],
+        [recording.folder / file_name(recording.uri) for recording in listed],
         [make_id(identity_of(recording.uri))[:16] for recording in listed],
     )
-
-
-def _file_name(uri: str) -> str:
-    return name_of_url(uri) if "://" in uri else Path(uri).name
 
 
 def _find(name: str, others: list[str]) -> Iterator[FoundRecording]:

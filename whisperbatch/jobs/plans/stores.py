@@ -23,7 +23,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from whisperbatch.boundary import describe, hide_secrets
 from whisperbatch.errors import MissingExtraError, OptionError, WriteError
-from whisperbatch.jobs.file_names import has_key
+from whisperbatch.jobs.names import has_key
 from whisperbatch.writers import write_through
 
 T = TypeVar("T")

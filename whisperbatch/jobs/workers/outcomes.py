@@ -1,7 +1,7 @@
 """Work that another program distributes, such as Ray.
 
 TaskWorker, read_outcomes    tasks of a plan
-RecordingWorker                whole recordings without a plan, whose results the caller keeps
+RecordingWorker              whole recordings without a plan, whose results the caller keeps
 
 The program gives each task to one process at a time, and gives the task to another process if the
 first one dies. Leases remain, for three reasons: `work` processes may share the plan, a process
@@ -22,8 +22,13 @@ from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, Pla
 from whisperbatch.jobs.plans.planning import SECTION_DURATION
 from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import check_machine, options_of
-from whisperbatch.jobs.workers.failures import STORAGE, EngineFailures, failure_of, pauses_after
-from whisperbatch.jobs.workers.results import Results
+from whisperbatch.jobs.workers.results import (
+    STORAGE,
+    EngineFailures,
+    Results,
+    failure_of,
+    pauses_after,
+)
 from whisperbatch.jobs.workers.spans import ModelSpans, Running, in_language
 from whisperbatch.jobs.workers.worker import BATCHES_AHEAD, MIN_AT_ONCE, WorkerJob
 from whisperbatch.options import Options
@@ -236,7 +241,6 @@ class RecordingWorker:
     def _transcribe(
         self, span: PlannedSpan, language: object, stopping: threading.Event
     ) -> Transcript:
-        """Transcribe a recording once."""
         chosen = self._options
         if language is not None:
             chosen = in_language(chosen, language)  # type: ignore[arg-type]  # is checked

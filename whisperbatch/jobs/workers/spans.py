@@ -1,6 +1,6 @@
-"""How a worker transcribes a span: `SpanTranscriber`, and its form with a loaded model.
+"""The model as a worker uses it: it transcribes spans, and detects the languages of recordings.
 
-The languages of recordings that are divided: each is detected once, before its spans.
+The language of a recording that is divided is detected once, before its spans.
 """
 
 import threading
@@ -12,14 +12,10 @@ from whisperbatch.errors import AudioError, ClosedError, OptionError, WhisperBat
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlannedSpan
 from whisperbatch.jobs.plans.recordings import READ_RANGE, StoredFile, open_recording
-from whisperbatch.jobs.workers.failures import failure_of, is_final
-from whisperbatch.jobs.workers.results import DetectedLanguage, Results
+from whisperbatch.jobs.workers.results import DetectedLanguage, Results, failure_of, is_final
 from whisperbatch.options import DETECTION_OPTIONS, LANGUAGE_DETECTION_OPTIONS, Options
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import LanguageDetection, Source, Span, SpanSource, Transcript
-
-UNDIVIDED: Final = ("diarize", "clip_timestamps", "prefix")
-"""With these options, a recording is one span: they concern the recording as a whole."""
 
 
 class Running(Protocol):
@@ -70,7 +66,7 @@ class ModelSpans:
         self._asr, self._options = asr, options
 
     def start(self, source: str | StoredFile, span: PlannedSpan, language: str | None) -> Running:
-        """See `SpanTranscriber`."""
+        """Begin to transcribe a span."""
         options = in_language(self._options, language) if language else self._options
         recording: Source = source  # type: ignore[assignment]  # has the methods of a file
         if not span.is_whole:
@@ -78,7 +74,7 @@ class ModelSpans:
         return self._asr.submit(recording, options=options)
 
     def detect_language(self, source: str | StoredFile) -> LanguageDetection:
-        """See `SpanTranscriber`."""
+        """Detect the language of a recording, as a run of the whole recording does."""
         keywords = {name: getattr(self._options, name) for name in DETECTION_OPTIONS}
         return self._asr.detect_language(source, **keywords)  # type: ignore[arg-type]  # a file
 
@@ -88,12 +84,6 @@ def in_language(options: Options, language: str) -> Options:
     default = Options()
     names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
     return replace(options, language=language, **{name: getattr(default, name) for name in names})
-
-
-def can_divide(options: Options) -> bool:
-    """Return whether a recording may be divided into several spans with these options."""
-    default = Options()
-    return all(getattr(options, name) == getattr(default, name) for name in UNDIVIDED)
 
 
 DURATION: Final = 120.0  # seconds of a lease: detection reads a few windows of a recording

@@ -3,8 +3,6 @@
 claims     one thread     a task at a time, when there is room for more audio
 spans      some threads   read the recording, wait for the engine, write the result
 leases     one thread     extends the leases of the tasks
-
-A worker's run over a plan, from the checks of its arguments to its end.
 """
 
 import logging
@@ -16,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, Final
 
+from whisperbatch.api import load
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, OptionError
 from whisperbatch.jobs.leases import (
     DURATION,
     MAX_DURATION,
-    RENEWALS,
     Leases,
     has_ended,
     process_name,
@@ -29,26 +27,25 @@ from whisperbatch.jobs.leases import (
 from whisperbatch.jobs.plans.format import Failure, Header, Plan, PlanFiles, PlannedSpan, Task
 from whisperbatch.jobs.plans.recordings import READ_RANGE, open_recording
 from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, check_machine, options_of
-from whisperbatch.jobs.workers.failures import (
+from whisperbatch.jobs.workers.results import (
     ATTEMPTS,
     STORAGE,
     EngineFailures,
+    Results,
+    SpanResult,
     crash_failure,
     failure_of,
     is_final,
     pauses_after,
 )
-from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.jobs.workers.spans import DURATION as LANGUAGE_DURATION
 from whisperbatch.jobs.workers.spans import Languages, ModelSpans, Running, SpanTranscriber
-from whisperbatch.jobs.workers.tasks import LOCK_TIMEOUT, Claim, HeldTasks, TaskQueue
-from whisperbatch.loading import load
+from whisperbatch.jobs.workers.tasks import ClaimedTask, TaskQueue
 from whisperbatch.models import is_of_hub
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.prefetch import interleave
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.text.messages import shown
-from whisperbatch.threads import in_background
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Transcript
 
@@ -77,8 +74,7 @@ class Worker:
     """Transcribes tasks until none is left. Iterate `run` once.
 
     Args:
-        queue: the tasks.
-        leases: of the tasks.
+        queue: the tasks, and their leases.
         results: where the results go.
         languages: of the recordings that several tasks share.
         spans: the model.
@@ -93,7 +89,6 @@ class Worker:
     def __init__(
         self,
         queue: TaskQueue,
-        leases: Leases,
         results: Results,
         languages: Languages,
         spans: SpanTranscriber,
@@ -105,7 +100,7 @@ class Worker:
         wait: bool = True,
         engine_failures: EngineFailures | None = None,
     ) -> None:
-        self._queue, self._leases, self._results = queue, leases, results
+        self._queue, self._held, self._results = queue, queue.held, results
         self._languages, self._spans = languages, spans
         self._name, self._engine = name, engine
         self._at_once, self._audio_ahead, self._wait = at_once, audio_ahead, wait
@@ -113,9 +108,8 @@ class Worker:
         self._changed = threading.Condition()  # guards the spans that run, and `_alone`
         self._audio: dict[str, float] = {}  # seconds of each span that runs
         self._alone = 0  # spans that wait to run alone, or run alone
-        self._running: dict[str, tuple[Claim, Running]] = {}
-        self._queue_lock = threading.RLock()
-        self._held = HeldTasks(leases)
+        self._running: dict[str, tuple[ClaimedTask, Running]] = {}
+        self._queue_lock = threading.Lock()
         self._engine_failures = engine_failures or EngineFailures()
 
     def run(self) -> Generator[SpanEnded, None, None]:
@@ -125,7 +119,6 @@ class Worker:
             WriteError: the store of the job fails.
             EngineError: the engine failed several times in a row.
         """
-        renewer = in_background(self._renew, "whisperbatch-leases")
         ended = interleave(
             self._work(),
             at_once=self._at_once,
@@ -134,13 +127,13 @@ class Worker:
             may_start=self._may_start,
             changed=self._changed,
         )
-        try:
-            for event in ended:  # noqa: UP028 - `yield from` would close it before `stop`
-                yield event
-        finally:
-            self.stop()
-            ended.close()
-            renewer.join()
+        with self._held.renewing(self._cancel_task):
+            try:
+                for event in ended:  # noqa: UP028 - `yield from` would close it before `stop`
+                    yield event
+            finally:
+                self.stop()
+                ended.close()
 
     def stop(self) -> None:
         """End the work, and give up the leases. Thread-safe; safe to call twice."""
@@ -149,8 +142,6 @@ class Worker:
             self._changed.notify_all()
         for _, running in list(self._running.values()):
             running.cancel()
-        if self._queue_lock.acquire(timeout=LOCK_TIMEOUT):  # no task is being claimed now
-            self._queue_lock.release()
         self._held.give_up_all()
 
     def _work(self) -> Iterator[Iterator[SpanEnded]]:
@@ -162,19 +153,16 @@ class Worker:
                         self._alone += 1
                 yield self._run_span(claim, span)
 
-    def _next_claim(self) -> Claim | None:
+    def _next_claim(self) -> ClaimedTask | None:
         """Take a task, or wait for one; None if there is none for this worker."""
-        poll = min(max(self._leases.duration / 60, 0.1), MAX_POLL)
+        poll = min(max(self._held.duration / 60, 0.1), MAX_POLL)
         while not self._stopping.is_set():
             with self._changed:  # other workers need tasks, too
                 if not self._changed.wait_for(self._may_claim, poll):
                     continue
             with self._queue_lock:
-                if self._stopping.is_set():
-                    return None  # a lease that `stop` does not see would stay
-                claim = self._queue.claim()
-                if claim:
-                    return claim if self._held.add(claim) else None
+                if claim := self._queue.claim():
+                    return claim
                 if self._queue.has_ended() or not self._wait:
                     return None
             self._stopping.wait(poll)
@@ -184,14 +172,14 @@ class Worker:
 
     def _may_claim(self) -> bool:
         """Return whether a further task may be taken, or the work ends."""
-        return self._stopping.is_set() or len(self._held) < MAX_TASKS
+        return self._stopping.is_set() or self._held.count() < MAX_TASKS
 
     def _may_start(self) -> bool:
         """Return whether a further span may begin."""
         few = len(self._audio) < 2 or sum(self._audio.values()) < self._audio_ahead  # noqa: PLR2004 - see the class
         return not self._alone and few
 
-    def _run_span(self, claim: Claim, span: PlannedSpan) -> Iterator[SpanEnded]:
+    def _run_span(self, claim: ClaimedTask, span: PlannedSpan) -> Iterator[SpanEnded]:
         """Transcribe a span, in a separate thread."""
         with self._changed:
             self._audio[span.id] = span.duration
@@ -205,16 +193,18 @@ class Worker:
         if event:
             yield event
 
-    def _attempt(self, claim: Claim, span: PlannedSpan) -> SpanEnded | None:
+    def _attempt(self, claim: ClaimedTask, span: PlannedSpan) -> SpanEnded | None:
         """Transcribe a span, with further attempts if it fails; None if the task was lost."""
         started = time.time()
-        if claim.lease and (claim.lease.attempts.get(span.id, 0) >= ATTEMPTS):
-            failure = crash_failure(span.uri, claim.lease.attempts[span.id])
+        lease = self._held.get(claim.task.id)
+        attempts = lease.attempts.get(span.id, 0) if lease else 0
+        if attempts >= ATTEMPTS:
+            failure = crash_failure(span.uri, attempts)
             return self._finish(claim, span, started, failure=failure)
         number = 0
         while self._goes_on(claim):
             if claim.alone:
-                self._held.note_alone(claim, span)
+                self._held.note_alone(claim.task.id, span.id)
             try:
                 transcript = self._transcribe(claim, span)
             except ClosedError:
@@ -227,7 +217,7 @@ class Worker:
                 return self._finish(claim, span, started, transcript=transcript)
             if is_final(failure) or (
                 failure.kind != STORAGE
-                and self._held.count_attempt(claim, span, failure.message) >= ATTEMPTS
+                and self._held.count_attempt(claim.task.id, span.id, failure.message) >= ATTEMPTS
             ):
                 return self._finish(claim, span, started, failure=failure)
             pauses = pauses_after(failure)
@@ -236,10 +226,10 @@ class Worker:
             log.warning("%s; trying again in %g s", failure.message, pauses[number])
             self._stopping.wait(pauses[number])
             number += 1
-        self._close(claim, span)
+        self._close(claim)
         return None
 
-    def _transcribe(self, claim: Claim, span: PlannedSpan) -> Transcript:
+    def _transcribe(self, claim: ClaimedTask, span: PlannedSpan) -> Transcript:
         detected = self._languages.detect(span, self._stopping) if span.language_task else None
         # without speech, the language has no effect, but a span needs one
         language = detected.language or "en" if detected else span.language
@@ -255,12 +245,12 @@ class Worker:
             )
         return transcript
 
-    def _goes_on(self, claim: Claim) -> bool:
+    def _goes_on(self, claim: ClaimedTask) -> bool:
         """Return whether the spans of a task are still to be transcribed by this worker."""
-        return self._held.holds(claim) and not self._stopping.is_set()
+        return bool(self._held.get(claim.task.id)) and not self._stopping.is_set()
 
     @contextmanager
-    def _register(self, claim: Claim, span: PlannedSpan, running: Running) -> Iterator[None]:
+    def _register(self, claim: ClaimedTask, span: PlannedSpan, running: Running) -> Iterator[None]:
         """Let `stop` and the loss of the lease cancel a span, until the end of a `with` block."""
         self._running[span.id] = (claim, running)
         try:
@@ -272,7 +262,7 @@ class Worker:
 
     def _finish(
         self,
-        claim: Claim,
+        claim: ClaimedTask,
         span: PlannedSpan,
         started: float,
         *,
@@ -294,31 +284,28 @@ class Worker:
         )
         if transcript:
             self._engine_failures.note(None)
-        self._close(claim, span)
+        self._close(claim)
         return SpanEnded(span, failure, is_final=True)
 
-    def _give_up(self, claim: Claim, span: PlannedSpan, failure: Failure) -> SpanEnded:
+    def _give_up(self, claim: ClaimedTask, span: PlannedSpan, failure: Failure) -> SpanEnded:
         """Leave a span to other workers and later runs."""
-        self._held.leave(claim, failure.message)
-        self._close(claim, span)
+        claim.error = failure.message
+        self._close(claim)
         self._engine_failures.note(failure)
         return SpanEnded(span, failure, is_final=False)
 
-    def _close(self, claim: Claim, span: PlannedSpan) -> None:
+    def _close(self, claim: ClaimedTask) -> None:
         """End the work on a span, and with the last span the task."""
-        end = self._held.close(claim, span)
-        if end:
+        if claim.end_span():
             with self._queue_lock:
-                self._queue.end(claim.task, end)
+                self._queue.end(claim)
 
-    def _renew(self) -> None:
-        """Extend the leases until the worker stops."""
-        while not self._stopping.wait(self._leases.duration / RENEWALS):
-            for claim in self._held.renew():
-                log.warning("task %s was taken by another worker", claim.task.id)
-                for owner, running in list(self._running.values()):
-                    if owner is claim:
-                        running.cancel()
+    def _cancel_task(self, task: str) -> None:
+        """Cancel the spans of a task that another worker has taken."""
+        log.warning("task %s was taken by another worker", task)
+        for claim, running in list(self._running.values()):
+            if claim.task.id == task:
+                running.cancel()
 
 
 BATCHES_AHEAD: Final = 2  # batches of audio that are transcribed at a time
@@ -461,7 +448,6 @@ class WorkerJob:
         rows = batch * asr.engine.workers
         self.worker = Worker(
             TaskQueue(self.tasks, self.leases, results, lists=self.lists),
-            self.leases,
             results,
             Languages(results, language_leases, spans),
             spans,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from whisperbatch.engines.ctranslate2.conversion import to_hypothesis
+from whisperbatch.engines.ctranslate2.engine import to_hypothesis
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 0.5])

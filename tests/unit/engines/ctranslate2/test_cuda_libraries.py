@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whisperbatch.engines.ctranslate2 import cuda_libraries
-from whisperbatch.engines.ctranslate2.cuda_libraries import (
+from whisperbatch.engines.ctranslate2 import cuda
+from whisperbatch.engines.ctranslate2.cuda import (
     LINUX,
     WINDOWS,
     CudaLibraries,
@@ -41,7 +41,7 @@ class FakeLoader:
 @pytest.fixture
 def loader(monkeypatch: pytest.MonkeyPatch) -> FakeLoader:
     fake = FakeLoader()
-    monkeypatch.setattr(cuda_libraries, "ctypes", fake)
+    monkeypatch.setattr(cuda, "ctypes", fake)
     return fake
 
 
@@ -51,7 +51,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: FakeLoader) ->
     site = tmp_path / "site-packages"
     site.mkdir()
     monkeypatch.setattr(sys, "path", [str(site)])
-    monkeypatch.setattr(cuda_libraries, "version", lambda _: "4.8.5")
+    monkeypatch.setattr(cuda, "version", lambda _: "4.8.5")
     for package in ("nvidia", "torch", "ctranslate2"):
         monkeypatch.delitem(sys.modules, package, raising=False)
     yield site
@@ -69,7 +69,7 @@ def install(site: Path, folder: str, *names: str) -> list[str]:
 
 def install_old_ctranslate2(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CTranslate2 as it was before 4.6.3, with cuDNN's dispatch library."""
-    monkeypatch.setattr(cuda_libraries, "version", lambda _: "4.6.2")
+    monkeypatch.setattr(cuda, "version", lambda _: "4.6.2")
     install(site, "ctranslate2", "__init__.py", "cudnn64_9.dll")
     install(site, "ctranslate2.libs", "libcudnn-74a4c495.so.9.1.0")
 
@@ -125,7 +125,7 @@ def test_cudnn_is_loaded_for_an_old_ctranslate2_only(
     assert preload_libraries(LINUX) == []
     assert loader.loaded == [*cublas, *cudnn]
     loader.loaded.clear()
-    monkeypatch.setattr(cuda_libraries, "version", lambda _: "4.6.3")
+    monkeypatch.setattr(cuda, "version", lambda _: "4.6.3")
     assert preload_libraries(LINUX) == []
     assert loader.loaded == cublas
 
@@ -142,7 +142,7 @@ def test_missing_parts_of_cudnn_are_returned(
 def test_a_ctranslate2_without_a_copy_of_cudnn_finds_it_without_help(
     site: Path, loader: FakeLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_libraries, "version", lambda _: "4.5.0")  # a build of conda-forge
+    monkeypatch.setattr(cuda, "version", lambda _: "4.5.0")  # a build of conda-forge
     install(site, "ctranslate2", "__init__.py")
     loader.system |= {*LINUX.cublas}
     assert preload_libraries(LINUX) == []

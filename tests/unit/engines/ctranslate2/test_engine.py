@@ -8,9 +8,14 @@ import pytest
 from tests.contract.tiny_model import tiny_model
 from tests.unit.engines.architectures import MODELS
 from whisperbatch import OptionError
-from whisperbatch.engines.batch_size import MemoryUse
-from whisperbatch.engines.ctranslate2.conversion import check_output, to_array
-from whisperbatch.engines.ctranslate2.engine import CTranslate2Engine, memory_use
+from whisperbatch.engines.calls import check_encoded
+from whisperbatch.engines.ctranslate2.engine import (
+    CTranslate2Engine,
+    EncodedView,
+    memory_use,
+    to_array,
+)
+from whisperbatch.engines.memory import MemoryUse
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.models import find_model
@@ -132,7 +137,7 @@ def test_ctranslate2_encodes_features_in_float16(tmp_path: Path) -> None:
     assert engine.feature_type is np.float32
     features = np.random.default_rng(0).normal(size=(2, 80, 200)).astype(np.float16)
     half, single = (
-        to_array(check_output(engine.encode(features.astype(dtype))).view)
+        to_array(check_encoded(engine.encode(features.astype(dtype)), EncodedView).view)
         for dtype in (np.float16, np.float32)
     )
     assert np.array_equal(half, single)

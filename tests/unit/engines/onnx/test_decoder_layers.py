@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whisperbatch.engines.arrays import Layout
 from whisperbatch.engines.onnx.decoder_layers import COLUMNS, TokenCache, tokens_by_beam
-from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.engines.search import Floats, Integers
 
 LAYOUT = Layout(layers=2, heads=2, d_model=6)
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.onnx import frame_merging
-from whisperbatch.engines.onnx.frame_merging import (
+from whisperbatch.engines.onnx import encoder
+from whisperbatch.engines.onnx.encoder import (
     MAX_GROUP_SIZE,
     MAX_ROUNDING,
     MIN_SHARE,
@@ -15,7 +15,7 @@ from whisperbatch.engines.onnx.frame_merging import (
     log_sizes,
     merge_positions,
 )
-from whisperbatch.engines.search.hypotheses import Floats, Integers
+from whisperbatch.engines.search import Floats, Integers
 from whisperbatch.engines.settings import MIN_KEPT_FRAMES
 
 
@@ -148,14 +148,14 @@ def test_states_that_are_not_numbers_end_in_groups_too(value: float) -> None:
 
 def test_few_rounds_merge_all_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = []
-    distances = frame_merging._distances
+    distances = encoder._distances
 
     def counted(squares: Floats, *groups: Integers) -> Floats:
         rounds.append(len(groups[0]))
         result: Floats = distances(squares, *groups)  # type: ignore[arg-type,assignment]
         return result
 
-    monkeypatch.setattr(frame_merging, "_distances", counted)
+    monkeypatch.setattr(encoder, "_distances", counted)
     merge_positions(sounds(1500, 3), 750)
     assert len(rounds) <= 20
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from whisperbatch.engines.search.alignment import DecodingTrace
+from whisperbatch.engines.alignment import DecodingTrace
 
 
 def test_a_group_of_positions_is_aligned_like_positions_with_equal_keys() -> None:

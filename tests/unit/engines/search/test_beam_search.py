@@ -1,13 +1,14 @@
 from collections.abc import Sequence
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.search.beam_search import Candidates, search
-from whisperbatch.engines.search.hypotheses import MARGIN, Integers, SearchResult
+from whisperbatch.engines.search import MARGIN, Candidates, Integers, SearchResult, search
 
 END = 3
 VOCABULARY = 4  # tokens, END included
@@ -93,12 +94,13 @@ def run(
     *,
     prunes: bool = False,
 ) -> list[SearchResult]:
+    options: Any = SimpleNamespace(  # without the limits of SearchOptions
+        beam_size=beam_size, patience=patience, length_penalty=length_penalty
+    )
     return search(
         decoder,
         decoder.first(),
-        beam_size=beam_size,
-        patience=patience,
-        length_penalty=length_penalty,
+        options,
         max_tokens=max_tokens,
         end_of_text=END,
         prunes=prunes,

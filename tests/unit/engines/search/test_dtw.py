@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.search.alignment import (
+from whisperbatch.engines.alignment import (
     MEDIAN_WIDTH,
     _dtw_starts,
     median_filter,

@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 
 from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.row_decoder import LOOP_RATIO
-from whisperbatch.engines.search.beam_search import Candidates, search
-from whisperbatch.engines.search.hypotheses import LOOP_CHECK, Integers, SearchResult
-from whisperbatch.text.loops import (
-    LOOP_TIMES,
-    LOOP_TOKENS,
-    MAX_PERIOD,
-    ends_with_loop,
-)
+from whisperbatch.engines.search import LOOP_CHECK, Candidates, Integers, SearchResult, search
+from whisperbatch.options import SearchOptions
+from whisperbatch.text.loops import LOOP_TIMES, LOOP_TOKENS, MAX_PERIOD, ends_with_loop
 
 END = 999
 FREE = list(range(100, 200))  # tokens without repetition
@@ -83,9 +78,7 @@ def decode(text: Sequence[int], beams: int, stop_loops: Sequence[bool]) -> list[
     return search(
         script,
         script.first(len(stop_loops)),
-        beam_size=beams,
-        patience=1.0,
-        length_penalty=1.0,
+        SearchOptions(beam_size=beams, patience=1.0, length_penalty=1.0),
         max_tokens=224,
         end_of_text=END,
         stop_loops=stop_loops,
@@ -115,9 +108,7 @@ def test_without_stop_loops_no_row_is_cut_off() -> None:
     [result] = search(
         script,
         script.first(1),
-        beam_size=1,
-        patience=1.0,
-        length_penalty=1.0,
+        SearchOptions(beam_size=1, patience=1.0, length_penalty=1.0),
         max_tokens=224,
         end_of_text=END,
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whisperbatch.engines.search.logits import blocked_by_ngrams
+from whisperbatch.engines.search import blocked_by_ngrams
 
 
 @pytest.mark.parametrize(

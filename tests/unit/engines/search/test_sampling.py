@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from whisperbatch.engines.search.logits import TokenNoise
+from whisperbatch.engines.search import TokenNoise
 from whisperbatch.protocols import Sampling
 
 LOGITS = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))

@@ -56,7 +56,7 @@ def check(processor: Processor, texts: list[list[int]], reference: Processor) ->
 
 
 def test_repetition_penalty() -> None:
-    from whisperbatch.engines.torch.logits_processors import RepetitionPenalty  # noqa: PLC0415
+    from whisperbatch.engines.torch.decoding import RepetitionPenalty  # noqa: PLC0415
 
     def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
         for token in set(text):
@@ -68,7 +68,7 @@ def test_repetition_penalty() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_repeated_ngrams(size: int) -> None:
-    from whisperbatch.engines.torch.logits_processors import NoRepeatedNgrams  # noqa: PLC0415
+    from whisperbatch.engines.torch.decoding import NoRepeatedNgrams  # noqa: PLC0415
 
     def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
         ngrams = {tuple(text[n : n + size]) for n in range(len(text) - size + 1)}
@@ -82,7 +82,7 @@ def test_no_repeated_ngrams(size: int) -> None:
 
 def test_timestamp_rules() -> None:
     """The reference follows openai/whisper's decoding.py, class ApplyTimestampRules."""
-    from whisperbatch.engines.torch.logits_processors import TimestampRules  # noqa: PLC0415
+    from whisperbatch.engines.torch.decoding import TimestampRules  # noqa: PLC0415
 
     def reference(logits: np.ndarray, text: list[int]) -> np.ndarray:
         ends_in_timestamp = len(text) >= 1 and text[-1] >= BEGIN

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 PROGRAM = """
 import os, sys, torch
-from whisperbatch.engines.torch.reproducible import check_rows, request_equal_rows
+from whisperbatch.engines.torch.modules import check_rows, request_equal_rows
 if "before" in sys.argv:
     request_equal_rows()
 torch.nn.functional.linear(torch.ones(4, 64), torch.ones(64, 64))
@@ -49,7 +49,7 @@ def test_the_variable_is_set_on_intel_processors(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from whisperbatch.engines.torch.reproducible import (  # noqa: PLC0415 - not always installed
+    from whisperbatch.engines.torch.modules import (  # noqa: PLC0415 - not always installed
         request_equal_rows,
     )
 
@@ -69,7 +69,7 @@ def test_a_product_whose_rows_differ_is_reported(
 ) -> None:
     import torch  # noqa: PLC0415 - not always installed
 
-    from whisperbatch.engines.torch.reproducible import check_rows  # noqa: PLC0415
+    from whisperbatch.engines.torch.modules import check_rows  # noqa: PLC0415
 
     check_rows()
     assert not caplog.messages

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fakes import write_noise
 from tests.unit.jobs.planned_jobs import header, write_plan
 from whisperbatch.errors import OptionError
-from whisperbatch.jobs.fingerprints import digest
+from whisperbatch.jobs.names import digest
 from whisperbatch.jobs.plans.format import Plan, PlanFiles, from_lines, to_lines
 from whisperbatch.jobs.plans.settings import options_of, stored_options
 from whisperbatch.options import Options, resolve
@@ -44,13 +44,16 @@ def test_ids_stay_the_same_until_something_changes(plan: Plan, tmp_path: Path) -
         (lambda lines: lines[1:], "is not a plan"),
         (lambda lines: lines[:-1], "lines are missing"),
         (lambda lines: [], "is empty"),
-        (lambda lines: ["no json\n", *lines[1:]], "line 1 is not JSON"),
-        (lambda lines: ["[]\n", *lines[1:]], "line 1 is not a JSON object"),
+        (lambda lines: ["no json\n", *lines[1:]], "line 1: is not JSON"),
+        (lambda lines: ["[]\n", *lines[1:]], "line 1: is not a JSON object"),
         (
             lambda lines: [lines[0].replace('"version": 1', '"version": 9'), *lines[1:]],
             "another version",
         ),
-        (lambda lines: [lines[0], '{"type": "recording"}\n', *lines[2:]], "line 2 lacks a key"),
+        (
+            lambda lines: [lines[0], '{"type": "recording"}\n', *lines[2:]],
+            "line 2: Recording lacks 'id'",
+        ),
     ],
 )
 def test_a_damaged_plan_is_refused(plan: Plan, change: object, message: str) -> None:

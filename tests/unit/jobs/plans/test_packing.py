@@ -28,7 +28,7 @@ def span(number: int, duration: float) -> PlannedSpan:
         (61, ((0, 4), (4, 8), (8, None))),
     ],
 )
-def test_recordings_longer_than_a_task_are_divided_at_points(
+def test_recordings_longer_than_a_task_are_divided_at_boundaries(
     minutes: float, expected: tuple[tuple[int, int | None], ...]
 ) -> None:
     assert divide(minutes * 60, 1800.0) == expected
@@ -44,7 +44,7 @@ def test_spans_share_their_ends_and_have_the_whole_recording(
     assert all(before[1] == after[0] for before, after in pairwise(parts))
     lengths = [span_duration(first, last, duration) for first, last in parts]
     assert sum(lengths) == pytest.approx(duration)
-    assert all(length <= max(longest, 300.0) + 31 for length in lengths)  # 31 s: no point there
+    assert all(length <= max(longest, 300.0) + 31 for length in lengths)  # 31 s: no boundary there
 
 
 def test_a_36_hour_recording_has_spans_of_20_to_30_minutes() -> None:

@@ -3,11 +3,12 @@ from collections.abc import Callable
 
 import pytest
 
-from whisperbatch.jobs.leases import RENEWALS, Leases
+from whisperbatch.errors import WriteError
+from whisperbatch.jobs.leases import RENEWALS, HeldLeases, Lease, Leases
 from whisperbatch.jobs.plans.format import PlannedSpan, Task
 from whisperbatch.jobs.plans.stores import Store
 from whisperbatch.jobs.workers.results import Results, SpanResult
-from whisperbatch.jobs.workers.tasks import Claim, HeldTasks, TaskQueue
+from whisperbatch.jobs.workers.tasks import ClaimedTask, TaskQueue
 
 
 class Clock:
@@ -133,25 +134,63 @@ def test_a_lost_task_is_not_taken_back_from_the_same_group(worker: Callable[...,
     assert not one.is_held(given_up)
 
 
+def test_a_task_that_another_worker_finished_meanwhile_is_not_held(
+    worker: Callable[..., Leases],
+) -> None:
+    held = HeldLeases(worker("one"))
+    assert held.claim("t0", None, lambda: None) is None
+    assert held.count() == 0
+    assert worker("two").generations() == {}
+
+
+def test_an_error_of_the_store_after_the_lease_leaves_the_task(
+    store: Store, worker: Callable[..., Leases], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object, span: str) -> bool:
+        raise WriteError(f"{span}: the store does not answer")
+
+    queue = TaskQueue(tasks(1), worker("one"), Results(store))
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "exists", fail)
+        with pytest.raises(WriteError, match="does not answer"):
+            queue.claim()
+    assert TaskQueue(tasks(1), worker("two"), Results(store)).claim()
+
+
+def test_a_lease_that_is_created_during_a_stop_is_given_up(store: Store, clock: Clock) -> None:
+    class Slow(Leases):
+        def acquire(self, task: str, before: Lease | None = None) -> Lease | None:
+            held.give_up_all()  # as a signal handler
+            return super().acquire(task, before)
+
+    held = HeldLeases(Slow(store, "one", clock=clock))
+    assert not held.acquire("t0")
+    other = Leases(store, "two", clock=clock)
+    left = other.read("t0", 0)
+    assert left
+    assert not other.is_held(left)
+    assert not held.acquire("t1")
+
+
 def test_deaths_at_a_span_are_counted(worker: Callable[..., Leases], clock: Clock) -> None:
     leases = worker("one")
-    [task] = tasks(1)
     for deaths in range(4):
         generations = leases.generations()
         before = leases.read("t0", generations["t0"]) if generations else None
-        lease = leases.acquire("t0", before)
+        held = HeldLeases(leases)
+        assert held.acquire("t0", before)
+        lease = held.get("t0")
         assert lease
         assert lease.attempts == ({"s00": deaths - 1} if deaths > 1 else {})
         if deaths:  # the first death happens while several spans run
-            held = HeldTasks(leases)
-            held.note_alone(Claim(task, lease, task.spans, alone=True), task.spans[0])
+            held.note_alone("t0", "s00")
         clock.now += 601
 
 
 def test_a_queue_gives_every_task_once(store: Store, worker: Callable[..., Leases]) -> None:
     results = Results(store)
     queues = [TaskQueue(tasks(20), worker(str(number)), results) for number in range(3)]
-    claims: list[Claim] = []
+    claims: list[ClaimedTask] = []
     while found := [claim for queue in queues if (claim := queue.claim())]:
         claims += found
     assert sorted(claim.task.id for claim in claims) == sorted(task.id for task in tasks(20))
@@ -205,9 +244,8 @@ def test_a_task_that_this_worker_left_is_not_taken_again(
     queue = TaskQueue(tasks(1), worker("one"), Results(store))
     claim = queue.claim()
     assert claim
-    assert claim.lease
-    worker("one").give_up(claim.lease)
-    queue.end(claim.task, "given up")
+    claim.error = "the store does not answer"
+    queue.end(claim)
     assert queue.claim() is None
     assert queue.has_ended()
     assert TaskQueue(tasks(1), worker("two"), Results(store)).claim()

@@ -84,7 +84,6 @@ def run_worker(path: Path, spans: FakeSpans, name: str) -> None:
     leases = Leases(files.work, name, duration=60.0)
     running = Worker(
         TaskQueue(files.read().tasks, leases, results),
-        leases,
         results,
         Languages(results, leases, spans),
         spans,

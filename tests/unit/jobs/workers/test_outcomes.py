@@ -13,14 +13,14 @@ from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.jobs import Failure, Plan, SpanOutcome, Task, TaskWorker, read_outcomes
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlanFiles
-from whisperbatch.jobs.workers import failures, worker
+from whisperbatch.jobs.workers import results, worker
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "ENGINE_PAUSES", (0.0,))
+    monkeypatch.setattr(results, "ENGINE_PAUSES", (0.0,))
 
 
 @pytest.fixture

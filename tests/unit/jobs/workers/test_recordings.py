@@ -8,15 +8,15 @@ import pytest
 from tests.unit.fakes import FakeEngine, write_noise
 from whisperbatch.errors import EngineError
 from whisperbatch.jobs import RecordingWorker, SpanOutcome
-from whisperbatch.jobs.workers import failures
+from whisperbatch.jobs.workers import results
 from whisperbatch.options import resolve
 from whisperbatch.transcriber import Transcriber
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "ENGINE_PAUSES", (0.0,))
-    monkeypatch.setattr(failures, "STORAGE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(results, "ENGINE_PAUSES", (0.0,))
+    monkeypatch.setattr(results, "STORAGE_PAUSES", (0.0, 0.0))
 
 
 def outcomes(*recordings: Any, engine: FakeEngine | None = None) -> dict[str, SpanOutcome]:

@@ -19,7 +19,7 @@ from whisperbatch.jobs import SpanEnded, WorkReport
 from whisperbatch.jobs.leases import Leases
 from whisperbatch.jobs.plans.format import PlanFiles
 from whisperbatch.jobs.plans.recordings import version_of
-from whisperbatch.jobs.workers import failures, spans
+from whisperbatch.jobs.workers import results, spans
 from whisperbatch.jobs.workers.results import Results, SpanResult
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.writers import render, write_through
@@ -32,8 +32,8 @@ def level_engine(**keywords: Any) -> FakeEngine:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "ENGINE_PAUSES", (0.0,))
-    monkeypatch.setattr(failures, "STORAGE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(results, "ENGINE_PAUSES", (0.0,))
+    monkeypatch.setattr(results, "STORAGE_PAUSES", (0.0, 0.0))
     monkeypatch.setattr(spans, "POLL", 0.05)
 
 
