@@ -19,7 +19,7 @@ MIN_SPEECH: Final = 0.5
 """Fraction of the clip. Silero finds 95 % of the clip to be speech, with the pauses inside."""
 
 
-BASE_MEMORY: Final = 250e6  # bytes
+BASE_MEMORY: Final = 450e6  # bytes; a process with base takes 650 MB at beam 5
 MEMORY_PER_BYTE: Final = 1.3
 """Bytes of memory for each byte of the weights in float16. The clip takes 329 MB with tiny.en
 (76 MB) and 435 MB with base (145 MB) on OpenVINO, and 267 and 379 MB on CTranslate2 in int8."""

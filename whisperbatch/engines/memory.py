@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from whisperbatch.models.architecture import MIN_POSITIONS, Architecture
 from whisperbatch.options import DEFAULT_BATCH_SIZE
-from whisperbatch.runtimes.openvino_package import return_mapped_memory
+from whisperbatch.runtimes.openvino_cache import return_mapped_memory
 
 M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
 MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB

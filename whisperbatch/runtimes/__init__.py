@@ -1,7 +1,8 @@
 """What the models of the VAD, the diarizer and the speech engines share on the CPU.
 
 onnx_graph         builds ONNX graphs           onnx_sessions    runs graphs with onnxruntime
-openvino_package   imports OpenVINO, and keeps its compiled graphs
+openvino_package   imports OpenVINO
+openvino_cache     keeps the graphs that OpenVINO compiles
 matrix_products    products of NumPy in one thread; scales of 8-bit weights
 machine            processors and memory        telemetry        switches off reports to others
 """

@@ -291,7 +291,7 @@ from pathlib import Path
 from tests.unit.fakes import FakeEngine
 from whisperbatch import Transcriber
 from whisperbatch.cli import app, transcribe
-from whisperbatch.rows import Row
+from whisperbatch.recording import Row
 
 def fail(*arguments, **keywords):
     raise LookupError("a hole in the list")

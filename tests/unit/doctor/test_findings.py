@@ -606,4 +606,4 @@ def test_weights_need_memory(tmp_path: Path, kilobytes: int, level: str) -> None
     assert found == Weights("x", "/x", ctranslate2=True)
     assert complete.level == "ok"
     assert (memory.subject, memory.level) == ("memory", level)
-    assert "x needs about 0.5 GB" in memory.message
+    assert "x needs about 0.7 GB" in memory.message

@@ -21,13 +21,8 @@ from whisperbatch.diarization.segmentation import FRAMES, STEP, WINDOW_SAMPLES
 from whisperbatch.errors import EngineError, ModelError
 from whisperbatch.runtimes.matrix_products import product
 from whisperbatch.runtimes.onnx_sessions import open_session
-from whisperbatch.runtimes.openvino_package import (
-    compiled_graphs_folder,
-    fastest_precision,
-    load_compiled,
-    open_core,
-    openvino_is_faster,
-)
+from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
+from whisperbatch.runtimes.openvino_package import fastest_precision, open_core, openvino_is_faster
 from whisperbatch.threads import Lock, keep_in_children, reset_after_fork
 from whisperbatch.types import SAMPLING_RATE, Features, Samples
 
@@ -214,7 +209,7 @@ class OpenVinoSession:
     OpenVINO rounds a single row otherwise than several rows. So the result of a row does not depend
     on the other rows of a call.
 
-    The compiled networks are kept in the cache (openvino_package.py). Loading them takes a third of
+    The compiled networks are kept in the cache (openvino_cache.py). Loading them takes a third of
     the time of compiling them (0.5 instead of 1.6 s), and less memory.
 
     Args:

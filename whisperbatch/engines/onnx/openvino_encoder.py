@@ -3,7 +3,7 @@
     arrays of model.bin -> EncoderGraphs -> GraphCompiler, with a cache -> requests, one per worker
 
 In bfloat16, on processors that support it, this encoder is both faster and closer to float32 than
-encoders in 8 bits. A compiled graph in the cache (openvino_package.py) depends on the weights, the
+encoders in 8 bits. A compiled graph in the cache (openvino_cache.py) depends on the weights, the
 source files that build graphs, the precision and the threads.
 """
 
@@ -23,12 +23,11 @@ from whisperbatch.engines.search import Floats
 from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.models.files import one_line
 from whisperbatch.models.model_bin import read_arrays
+from whisperbatch.runtimes.openvino_cache import compiled_graphs_folder, load_compiled
 from whisperbatch.runtimes.openvino_package import (
     Precision,
     check_openvino,
-    compiled_graphs_folder,
     fastest_precision,
-    load_compiled,
     open_core,
 )
 

@@ -102,8 +102,13 @@ def open_recording(uri: str, version: str | None, *, read_range: int) -> Iterato
         AudioError: see `version_of`; or the recording has changed, before the block or in it.
         StoreError: the store fails. Errors inside the block are converted, too.
     """
-    with _open(uri, _check_info(uri, version), read_range) as source:
-        yield source
+    try:
+        with _open(uri, _check_info(uri, version), read_range) as source:
+            yield source
+    except AudioError:
+        if version is not None:  # a change is the cause, for example of a header without sound
+            _check_info(uri, version)
+        raise
     if version is not None:
         _check_info(uri, version)
 

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.test_imports import imports, modules
 from whisperbatch.engines.memory import return_freed_memory
 from whisperbatch.engines.onnx.openvino_encoder import GraphCompiler, graph_sources
-from whisperbatch.runtimes import openvino_package
-from whisperbatch.runtimes.openvino_package import MAX_UNUSED_SECONDS
+from whisperbatch.runtimes import openvino_cache
+from whisperbatch.runtimes.openvino_cache import MAX_UNUSED_SECONDS
 
 CORE = openvino.Core()
 
@@ -96,7 +96,7 @@ def test_a_graph_computes_with_a_mapped_file(
         return openvino.Model([ops.result(product)], [parameter], "product")
 
     mapped_files: dict[object, Any] = {}
-    monkeypatch.setattr(openvino_package, "_MAPPED", mapped_files)
+    monkeypatch.setattr(openvino_cache, "_MAPPED", mapped_files)
     requests = [
         compiler(tmp_path)("product", build, "f32").create_infer_request() for _ in range(3)
     ]
@@ -110,14 +110,14 @@ def test_a_graph_computes_with_a_mapped_file(
 
 def test_a_file_in_use_is_marked_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So other processes do not delete it."""
-    monkeypatch.setattr(openvino_package, "_MAPPED", {})
+    monkeypatch.setattr(openvino_cache, "_MAPPED", {})
     compiler(tmp_path)("double", DoubleBuilder(), "f32")
     [path] = tmp_path.iterdir()
     used = path.stat().st_mtime
     os.utime(path, (used - 5, used - 5))
     return_freed_memory()
     assert path.stat().st_mtime == pytest.approx(used - 5, abs=0.01)
-    monkeypatch.setattr(openvino_package, "TOUCH_SECONDS", -1)
+    monkeypatch.setattr(openvino_cache, "TOUCH_SECONDS", -1)
     return_freed_memory()
     assert path.stat().st_mtime >= used - 1
 
@@ -128,7 +128,7 @@ def test_a_file_that_openvino_cannot_read_is_replaced(tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     garbage = bytes(1000)
     path.unlink()
-    path.write_bytes(garbage + openvino_package._checksum(garbage))
+    path.write_bytes(garbage + openvino_cache._checksum(garbage))
     for _ in range(2):
         assert run(compiler(tmp_path)("double", build, "f32")) == [2, 6]
     assert build.calls == 2
