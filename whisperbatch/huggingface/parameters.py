@@ -201,7 +201,7 @@ def _option(name: str) -> str:
     if name == "diarizer":  # nor have the server run a package or a pipeline
         raise wb.OptionError("diarizer is refused: the server decides how speakers are found")
     if option not in TYPES:
-        hint = hint_for(name, TYPES.keys())
+        hint = hint_for(name, (*TYPES, *OTHER_NAMES, *GENERATION, RETURN_TIMESTAMPS))
         raise wb.OptionError(f"{one_line(name)} is not a parameter{f'; {hint}' if hint else ''}")
     return option
 

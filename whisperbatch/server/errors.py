@@ -21,9 +21,8 @@ from whisperbatch.addresses import without_secrets
 OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
 
 QUOTED: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-TUPLE: Final = re.compile(
-    r"(?<![\w)])\(((?:'\w+'|-?[\d.]+|None)(?:, ?(?:'\w+'|-?[\d.]+|None))*),?\)"
-)
+ITEM: Final = r"(?:'\w+'|-?[\d.]+|[Nn]one)"
+TUPLE: Final = re.compile(rf"(?<![\w)])\(({ITEM}(?:, ?{ITEM})*),?\)")
 CALL: Final = re.compile(r", for example from \w+\(\)")
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {"True": "true", "False": "false", "None": "none", "tuple": "list"}

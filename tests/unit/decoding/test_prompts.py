@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
-from tests.unit.fakes import multilingual_tokenizer
+from tests.unit.fakes import FakeEngine, multilingual_tokenizer
 from whisperbatch import OptionError, Options
-from whisperbatch.decoding.prompts import NO_CONTEXT, Context, Prompts
+from whisperbatch.decoding.prompts import NO_CONTEXT, Context, Prompts, with_end_of_prompt
 from whisperbatch.decoding.tokenizer import WhisperTokenizer
 
 VOCABULARY = WhisperTokenizer(multilingual_tokenizer(), multilingual=True)
@@ -45,3 +47,25 @@ def test_prompts_that_do_not_fit_are_refused() -> None:
         Prompts(Options(initial_prompt=(5, 50257)), VOCABULARY)
     full = Prompts(Options(initial_prompt=tuple(range(219))), VOCABULARY)
     assert full.context([7]).before == (START, *range(219))
+
+
+def test_the_end_of_a_prompt_fits() -> None:
+    engine = FakeEngine()
+    words = [f"number {index}." for index in range(200)]
+    long = Options(initial_prompt=" ".join(words), hotwords="Istio", prefix="Well")
+    fitting = with_end_of_prompt(long, engine)
+    vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=True)
+    others = len(vocabulary.encode("Istio")) + len(vocabulary.encode("Well"))
+    assert fitting == replace(
+        long, initial_prompt=tuple(vocabulary.encode(" ".join(words))[others - 219 :])
+    )
+    Prompts(fitting, vocabulary)
+    as_tokens = Options(initial_prompt=tuple(range(300)))
+    assert with_end_of_prompt(as_tokens, engine).initial_prompt == tuple(range(81, 300))
+    for options in (
+        Options(),
+        Options(initial_prompt="A talk."),
+        Options(initial_prompt=tuple(range(219))),
+        Options(initial_prompt="A talk.", hotwords="word " * 300),  # refused by `Prompts`
+    ):
+        assert with_end_of_prompt(options, engine) is options
