@@ -275,7 +275,7 @@ async def test_the_end_of_a_long_prompt_is_used(monkeypatch: pytest.MonkeyPatch)
         create = api.audio.transcriptions.with_raw_response.create
         for prompt, cut in ((". ".join(words), True), ("A short prompt.", False)):
             for more in ({}, {"stream": True}):
-                made = await create(model=MODEL, file=("a.wav", wav(2)), prompt=prompt, **more)  # type: ignore[arg-type]
+                made = await create(model=MODEL, file=("a.wav", wav(2)), prompt=prompt, **more)
                 assert made.headers.get("x-whisperbatch-prompt") == ("truncated" if cut else None)
                 used = engine.tokenizer.decode(list(engine.prompts[-1]))
                 assert used.strip().endswith(prompt[-9:])
@@ -288,7 +288,7 @@ async def test_the_end_of_a_long_prompt_is_used(monkeypatch: pytest.MonkeyPatch)
         answer = await send(client, json.dumps(body).encode(), headers, "/predict")
         assert answer.headers["x-whisperbatch-prompt"] == "truncated"
         with pytest.raises(openai.BadRequestError, match="hotwords"):
-            await create(model=MODEL, file=("a.wav", wav(1)), keywords=words[:150])  # type: ignore[call-overload]
+            await create(model=MODEL, file=("a.wav", wav(1)), keywords=words[:150])
 
 
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the client itself
