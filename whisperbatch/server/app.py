@@ -84,15 +84,10 @@ class Server:
             description="Transcription with OpenAI's API.",
             lifespan=self._lifespan,
             redoc_url=None,
-            redirect_slashes=False,
         )
         self._add_routes(routes)
         self._guard = Guard(
-            _WithoutSlash(routes),
-            settings.keys(),
-            int(settings.max_upload),
-            self._metrics,
-            self.admission.cut,
+            routes, settings.keys(), int(settings.max_upload), self._metrics, self.admission.cut
         )
         guarded: ASGIApp = self._guard
         if settings.origins:
@@ -180,6 +175,7 @@ class Server:
                 openapi_extra=dict(OPENAPI),
                 response_class=Response,
             )(self._predict)
+        app.add_middleware(_WithoutSlash)
 
     async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
         hide_secrets(error)
