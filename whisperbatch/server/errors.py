@@ -6,6 +6,7 @@ Every error has this body, also an unexpected exception. OpenAI's clients repeat
 statuses 408, 409, 429 and 500 to 599, unless the header `x-should-retry` says "false".
 """
 
+import ast
 import math
 import re
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ from whisperbatch.addresses import without_secrets
 OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
 
 QUOTED: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-ITEM: Final = r"(?:'\w+'|-?[\d.]+|[Nn]one)"
-TUPLE: Final = re.compile(rf"(?<![\w)])\(({ITEM}(?:, ?{ITEM})*),?\)")
+TUPLE: Final = re.compile(
+    r"(?:(?<==)|(?<=\bnot )|(?<=such as )|(?<=for example ))\((?:[^()]|\([^()]*\))*\)"
+)
+"""A value that is a tuple, perhaps of tuples."""
 CALL: Final = re.compile(r", for example from \w+\(\)")
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {"True": "true", "False": "false", "None": "none", "tuple": "list"}
@@ -141,10 +144,7 @@ def message_for_clients(error: wb.WhisperBatchError) -> str:
     vad=False, temperature=(0.0, 0.2), task='translate'     in Python
     vad=false, temperature=0.0,0.2, task=translate          in a form
     """
-    text = CALL.sub("", str(error))
-    changed = ""
-    while changed != text:  # a tuple may hold tuples
-        changed, text = text, TUPLE.sub(_as_list, text)
+    text = TUPLE.sub(_as_list, CALL.sub("", str(error)))
     text = re.sub(r"\b(\w+)='([\w.-]+)'", r"\1=\2", text)
     parts = QUOTED.split(text)
     parts[::2] = [
@@ -155,7 +155,13 @@ def message_for_clients(error: wb.WhisperBatchError) -> str:
 
 
 def _as_list(match: re.Match[str]) -> str:
-    return match[1].replace("'", "").replace(", ", ",").replace("None", "none")
+    """Return the items of a tuple, as in a form: "0.0,0.2"."""
+    try:
+        items = ast.literal_eval(match[0])
+    except (ValueError, SyntaxError):  # shortened
+        return match[0]
+    pairs = [item if isinstance(item, tuple) else (item,) for item in items]
+    return ",".join(str(item) for pair in pairs for item in pair)
 
 
 def unavailable(message: str, retry_after: float = 5.0) -> ApiError:

@@ -51,6 +51,12 @@ WORD_LISTS: Final = ("languages", "timestamp_granularities", "include")
 LISTS: Final = (*WORD_LISTS, "keywords", NAMES, REFERENCES)
 """Fields with several values."""
 
+KNOWN: Final = (
+    *("file", "model", "prompt", "response_format", "stream", "chunking_strategy"),
+    *(*LISTS, *(name for name in TYPES if name not in FIXED)),
+)
+"""All fields."""
+
 VALUE_LISTS: Final = frozenset(
     name
     for name, kind in TYPES.items()
@@ -168,7 +174,7 @@ class Values:
         given = {name: name for name, values in self._values.items() if values}
         keyed = {name: f"{name}[{next(iter(parts))}]" for name, parts in self._parts.items()}
         for name, label in [*given.items(), *keyed.items()]:
-            hint = hint_for(name, TYPES.keys())
+            hint = hint_for(name, KNOWN)
             raise invalid(
                 f"{label} is not a field of this server{f'; {hint}' if hint else ''}",
                 name,
