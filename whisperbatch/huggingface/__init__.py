@@ -2,6 +2,7 @@
 
 request ──> inputs               the recording: base64 or a data: URL, in a body of JSON
        ├──> parameters           options by the names of the published handler, and by our own
+       │      generation         options by the names of transformers
        └──> settings             ASR_MODEL, ASSISTANT_MODEL, ...
 answer  <── handler              text, chunks, speakers
 

@@ -136,6 +136,13 @@ def test_word_timestamps_add_words(handler: EndpointHandler, recording: bytes) -
     assert words[0].keys() == {"text", "timestamp"}
 
 
+def test_chunks_can_be_words(handler: EndpointHandler, recording: bytes) -> None:
+    """The form of transformers' pipelines."""
+    answer = handler({"inputs": recording, "parameters": {**NOISE, "return_timestamps": "word"}})
+    assert "".join(chunk["text"] for chunk in answer["chunks"]).strip() == answer["text"]
+    assert [tuple(chunk) for chunk in answer["chunks"]] == 2 * [("text", "timestamp")]
+
+
 def test_every_form_of_inputs(handler: EndpointHandler, recording: bytes) -> None:
     encoded = base64.b64encode(recording).decode()
     forms = (recording, bytearray(recording), encoded, f"data:audio/wav;base64,{encoded}")
