@@ -438,6 +438,6 @@ def about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
     """
     answer = as_api_error(error)
     field = OPTION_FIELDS.get(answer.param or "")
-    if field and {field, f"{field}[]"} & form.keys():
+    if field and any(name.partition("[")[0] == field for name in form):
         answer.param = field
     return answer

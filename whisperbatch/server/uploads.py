@@ -40,7 +40,6 @@ ENCODED_NAME: Final = re.compile(rb";\s*filename\*\s*=\s*[\w-]*'[\w-]*'([^;\s]*)
 """File name in the form of RFC 5987, which some clients send for names that are not ASCII."""
 
 FILE: Final = "file"
-VOICES: Final = (REFERENCES, f"{REFERENCES}[]")
 MIN_HEAD: Final = 12  # bytes that show the kind of container
 HEAD_OF_TEXT: Final = 64  # bytes: no recording begins with so many letters
 HEAD: Final = 65_536  # bytes that show whether a container can be read in order
@@ -411,7 +410,7 @@ class Form:
                 raise too_large(self._max_bytes)
             self.file.write(memoryview(data)[start:end])
             return
-        if self._name in VOICES:
+        if (self._name or "").partition("[")[0] == REFERENCES:  # "name", "name[]", "name[0]"
             self._voice_bytes += end - start
         else:
             self._field_bytes += end - start

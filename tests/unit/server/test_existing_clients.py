@@ -272,7 +272,7 @@ async def test_the_end_of_a_long_prompt_is_used(monkeypatch: pytest.MonkeyPatch)
     engine = speaking_engine()
     words = [f"number {index}" for index in range(9000)]
     async with running(monkeypatch, engine) as client, openai_client(client) as api:
-        create = api.audio.transcriptions.with_raw_response.create
+        create: Any = api.audio.transcriptions.with_raw_response.create
         for prompt, cut in ((". ".join(words), True), ("A short prompt.", False)):
             for more in ({}, {"stream": True}):
                 made = await create(model=MODEL, file=("a.wav", wav(2)), prompt=prompt, **more)
