@@ -46,6 +46,7 @@ UNCHECKED: Final = {
     "decoding.spoken_language.SURE": "no text depends on it, only notices",
     "decoding.hallucinations.MIN_RUN": "cost: no text is removed before a second decoding",
     "decoding.prompts.DECODER_TOKENS": "format of Whisper",
+    "decoding.prompts.GIVEN_TOKENS": "format of Whisper",
     "decoding.prompts.START_TOKENS": "format of Whisper",
     "decoding.prompts.TIMESTAMP_STEP": "format of Whisper",
     "decoding.prompts.TIMESTAMP_TOKENS": "format of Whisper",

@@ -112,7 +112,7 @@ PUBLIC: Final = {
     # of the command line only
     *("server.serve", "writers.timeline"),
     # of the server only
-    "huggingface",
+    *("decoding.prompts", "huggingface"),
 }
 """What these programs may import beside `whisperbatch` itself."""
 

@@ -459,10 +459,10 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
         if isinstance(file, FileObject):
             file.check()
         if isinstance(error, av.InvalidDataError | av.EOFError):
-            hint = "; if the file was read before, call seek(0) first"
+            was_read = isinstance(file, FileObject) and file.start > 0
+            hint = "; if the file was read before, call seek(0) first" if was_read else ""
             raise AudioError(
-                "is not media that FFmpeg can read, or is cut off at its start"
-                f"{'' if isinstance(file, str) else hint}",
+                f"is not media that FFmpeg can read, or is cut off at its start{hint}",
                 source=name,
             ) from error
         raise AudioError(f"cannot be opened: {describe(error)}", source=name) from error

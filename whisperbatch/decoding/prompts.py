@@ -19,7 +19,7 @@ ignore the speech.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from tokenizers import Tokenizer
 
 from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.options import MAX_NEW_TOKENS, Options, Task
+from whisperbatch.protocols import Engine
 from whisperbatch.recording import RecordingState
 from whisperbatch.segmentation.timed_text import TimedText
 from whisperbatch.text.languages import foreign_letters
@@ -188,6 +189,9 @@ def speech_within(speech: Sequence[SpeechSpan], start: int, end: int) -> list[Sp
 
 DECODER_TOKENS: Final = 2 * MAX_NEW_TOKENS  # tokens that Whisper's decoder can hold
 START_TOKENS: Final = 4  # start of transcript, language, task, no timestamps
+GIVEN_TOKENS: Final = DECODER_TOKENS - MAX_NEW_TOKENS - START_TOKENS - 1
+"""Tokens of hotwords, initial prompt and prefix: the decoder also holds <|startofprev|>,
+START_TOKENS and the text of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +238,13 @@ class Prompts:
         hotwords = vocabulary.encode(options.hotwords) if options.hotwords else []
         self._fixed = (*hotwords, *initial)
         self._prefix = tuple(vocabulary.encode(options.prefix)) if options.prefix else ()
-        # the decoder also holds <|startofprev|>, START_TOKENS and the text of the row
-        self._room = DECODER_TOKENS - MAX_NEW_TOKENS - START_TOKENS - 1 - len(self._prefix)
+        self._room = GIVEN_TOKENS - len(self._prefix)
         if self._room < len(self._fixed):
             names = ("hotwords", "initial_prompt", "prefix")
             raise OptionError(
                 f"{' and '.join(name for name in names if getattr(options, name))}: "
                 f"{len(self._fixed) + len(self._prefix)} tokens, but only "
-                f"{DECODER_TOKENS - MAX_NEW_TOKENS - START_TOKENS - 1} fit; shorten the text"
+                f"{GIVEN_TOKENS} fit; shorten the text"
             )
 
     def context(self, previous: Sequence[int] = (), *, first: bool = False) -> Context:
@@ -257,6 +260,27 @@ class Prompts:
             (self._vocabulary.start_of_previous, *before) if before else (),
             self._prefix if first else (),
         )
+
+
+def with_end_of_prompt(options: Options, engine: Engine) -> Options:
+    """Return options with the end of the initial prompt, if the prompt is too long.
+
+    Args:
+        options: of a run.
+        engine: has the tokenizer of the model.
+
+    Returns:
+        The same options, if the prompt fits, or if hotwords and prefix leave no room for a prompt.
+        Otherwise `initial_prompt` has the last tokens of the prompt that fit.
+    """
+    vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
+    prompt = options.initial_prompt or ()
+    tokens = vocabulary.encode(prompt) if isinstance(prompt, str) else prompt
+    others = (text for text in (options.hotwords, options.prefix) if text)
+    room = GIVEN_TOKENS - sum(len(vocabulary.encode(text)) for text in others)
+    if len(tokens) <= room or room <= 0:
+        return options
+    return replace(options, initial_prompt=tuple(tokens[-room:]))
 
 
 MAX_CONTEXT: Final = 64  # tokens of text before a chunk; 220 tokens made as few errors

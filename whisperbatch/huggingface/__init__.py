@@ -1,7 +1,8 @@
 """Hugging Face Inference Endpoints: the handler of a model, and its common code with the server.
 
 request ──> inputs               the recording: base64 or a data: URL, in a body of JSON
-       └──> parameters           options by the names of the published handler, and by our own
+       ├──> parameters           options by the names of the published handler, and by our own
+       └──> generation           options by the names of transformers
 answer  <── handler              text, chunks, speakers; settings: ASR_MODEL, ASSISTANT_MODEL, ...
 
 `handler` runs inside the toolkit of Hugging Face, one call at a time. `whisperbatch serve` has the

@@ -163,7 +163,7 @@ class EndpointHandler:
         )
         recording = recording_of(data.get("inputs"))
         asr = self._assisted if self._assisted and asked.assisted else self._asr
-        return answer_of(asr.transcribe(recording, options=asked.options))
+        return answer_of(asr.transcribe(recording, options=asked.options), words=asked.words)
 
     def close(self) -> None:
         """Free the models. Safe to call twice."""
@@ -190,11 +190,12 @@ def recording_of(inputs: object) -> bytes:
     return bytes(inputs)
 
 
-def answer_of(transcript: wb.Transcript) -> dict[str, Any]:
+def answer_of(transcript: wb.Transcript, *, words: bool = False) -> dict[str, Any]:
     """Return the answer to a request.
 
     Args:
         transcript: of the recording.
+        words: whether a chunk is a word, and not a segment.
 
     Returns:
         `text`, `chunks` and `speakers`. A chunk is a segment: its text, its start and end in
@@ -202,9 +203,10 @@ def answer_of(transcript: wb.Transcript) -> dict[str, Any]:
         with their speaker, as in the published handler; without `diarize`, it is empty.
     """
     chunks = [_chunk(segment) for segment in transcript.segments]
+    in_words = [word for chunk in chunks for word in chunk.get("words", ())]
     return {
         "text": transcript.text,
-        "chunks": chunks,
+        "chunks": in_words if words else chunks,
         "speakers": [
             {"speaker": segment.speaker, **chunk}
             for segment, chunk in zip(transcript.segments, chunks, strict=True)

@@ -242,8 +242,14 @@ def parse_json(raw: bytes | str, name: str) -> Any:  # noqa: ANN401 - any JSON v
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
     except wb.OptionError:
         raise
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise wb.OptionError(f"{name} is not JSON: {error}") from error
+    except UnicodeDecodeError as error:
+        raise wb.OptionError(f"{name} is not JSON: it is not UTF-8") from error
+    except RecursionError as error:
+        raise wb.OptionError(f"{name} is not JSON: it has too many levels") from error
+    except ValueError as error:  # Python's limit of digits
+        raise wb.OptionError(f"{name} is not JSON: a number has too many digits") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:

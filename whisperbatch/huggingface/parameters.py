@@ -4,16 +4,25 @@ batch_size, language, task       options with the same name
 chunk_length_s                   the option chunk_length
 assisted                         with the draft model ASSISTANT_MODEL
 num_speakers, min_speakers, ...  the options, and diarize=True
+return_timestamps, ...           see `generation`
 
 Values are JSON values, or the same as text: query parameters are text.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_origin
 
 import whisperbatch as wb
+from whisperbatch.huggingface.generation import (
+    GENERATION,
+    RETURN_TIMESTAMPS,
+    UNUSED,
+    Given,
+    parameters_of,
+)
 from whisperbatch.huggingface.inputs import parse_json
 from whisperbatch.options import NO_SPEAKERS, hint_for, metavar_of, parse_text, without_none
 from whisperbatch.text import one_line, shown
@@ -34,10 +43,12 @@ class Inference:
     Attributes:
         options: of the transcription.
         assisted: whether the draft model guesses tokens.
+        words: whether the chunks of the answer are words.
     """
 
     options: wb.Options
     assisted: bool = False
+    words: bool = False
 
 
 def parse_parameters(
@@ -59,23 +70,57 @@ def parse_parameters(
         raise wb.OptionError('parameters must be an object, such as {"language": "en"}')
     given = {str(name): value for name, value in parameters.items() if value is not None}
     assisted = _is_assisted(given.pop("assisted", False), can_assist=can_assist)
-    changes: dict[str, Any] = {}
-    for name, value in given.items():
-        option = _option(name)
-        if option in changes:
-            raise wb.OptionError(f"{name}: {option} is given twice, by two names")
-        changes[option] = _value(name, TYPES[option], value)
+    read = _Reading(given)
+    changes = read.changes
+    if read.words:
+        changes["word_timestamps"] = True
     if "diarize" not in changes and any(name in changes for name in SPEAKERS):
         changes["diarize"] = True
     if changes.get("diarize") is False:  # then the other defaults for speakers have no meaning
         changes = {**NO_SPEAKERS, **changes}
     if assisted:
         _use_greedy_search(changes)
-    options = _replace(defaults or wb.Options(), changes, given)
+    options = _replace(defaults or wb.Options(), changes, read.labels)
     temperature = options.temperature
     if assisted and (temperature[0] if isinstance(temperature, tuple) else temperature):
         raise wb.OptionError("assisted has no effect on sampling: leave out temperature")
-    return Inference(options, assisted)
+    return Inference(options, assisted, read.words)
+
+
+class _Reading:
+    """The options that parameters ask for.
+
+    Args:
+        given: names and values.
+
+    Attributes:
+        changes: options with their values.
+        labels: names that the client used for options with another name.
+        words: whether the chunks of the answer are words.
+
+    Raises:
+        OptionError: a parameter is unknown, given twice, or not of the form of its option.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.changes: dict[str, Any] = {}
+        self.labels: dict[str, str] = {}
+        self.words = False
+        for parameter in _with_settings(given):
+            name, label = parameter.name, parameter.label
+            if name == RETURN_TIMESTAMPS:
+                self.words |= _asks_for_words(label, parameter.value)
+            elif name in UNUSED:
+                _check_unused(name, parameter.value)
+            else:
+                self._add(label, _option(name), parameter.value)
+
+    def _add(self, label: str, option: str, value: object) -> None:
+        if option in self.changes:
+            raise wb.OptionError(f"{label}: {option} is given twice, by two names")
+        self.changes[option] = _value(label, TYPES[option], value)
+        if label != option:
+            self.labels[option] = label
 
 
 def parse_object(text: str) -> object:
@@ -85,6 +130,37 @@ def parse_object(text: str) -> object:
         OptionError: the text is not JSON.
     """
     return parse_json(text, "parameters")
+
+
+def _with_settings(given: Mapping[str, Any]) -> Iterator[Given]:
+    """Yield the parameters, and those that settings of the search stand for.
+
+    Raises:
+        OptionError: a setting is wrong.
+    """
+    for name, value in given.items():
+        if name in GENERATION:  # in a query, the object is text
+            yield from parameters_of(
+                name, parse_json(value, name) if isinstance(value, str) else value
+            )
+        else:
+            yield Given(name, name, value)
+
+
+def _asks_for_words(name: str, value: object) -> bool:
+    """Return whether the chunks of the answer are words: return_timestamps="word"."""
+    choices = (True, False, "true", "false", "word")
+    given = value.lower() if type(value) is str else value
+    if type(value) not in {bool, str} or given not in choices:
+        raise wb.OptionError(f'{name} must be true, false or "word", not {shown(value)}')
+    return given == "word"
+
+
+def _check_unused(name: str, value: object) -> None:
+    """Check the value of a parameter without effect, if the name is that of an option."""
+    if name in TYPES:
+        changes: dict[str, Any] = {name: _value(name, TYPES[name], value)}
+        wb.Options(**changes)
 
 
 def _is_assisted(value: object, *, can_assist: bool) -> bool:
@@ -111,14 +187,12 @@ def _option(name: str) -> str:
         OptionError: there is no such parameter.
     """
     option = OTHER_NAMES.get(name, name)
-    if name == "sampling_rate":
-        raise wb.OptionError("sampling_rate is refused: the recording states its own rate")
     if name == "known_speakers":  # a client must not name files of the server
         raise wb.OptionError("known_speakers is refused: voices cannot be sent to this endpoint")
     if name == "diarizer":  # nor have the server run a package or a pipeline
         raise wb.OptionError("diarizer is refused: the server decides how speakers are found")
     if option not in TYPES:
-        hint = hint_for(name, TYPES.keys())
+        hint = hint_for(name, (*TYPES, *OTHER_NAMES, *GENERATION, RETURN_TIMESTAMPS))
         raise wb.OptionError(f"{one_line(name)} is not a parameter{f'; {hint}' if hint else ''}")
     return option
 
@@ -141,7 +215,7 @@ def _tuples(value: object) -> object:
 
 
 def _replace(
-    defaults: wb.Options, changes: Mapping[str, Any], given: Mapping[str, object]
+    defaults: wb.Options, changes: Mapping[str, Any], labels: Mapping[str, str]
 ) -> wb.Options:
     """Return the changed options.
 
@@ -151,7 +225,7 @@ def _replace(
     try:
         return replace(defaults, **changes)
     except wb.OptionError as error:
-        for name, option in OTHER_NAMES.items():
-            if name in given and option in str(error):
-                raise wb.OptionError(f"{name}: {error}") from error
+        for option, label in labels.items():
+            if re.match(rf"{option}\b", str(error)):
+                raise wb.OptionError(f"{label}: {error}") from error
         raise

@@ -25,6 +25,7 @@ from whisperbatch.options.keywords import (
 from whisperbatch.options.options import (
     DEFAULT_BATCH_SIZE,
     LANGUAGE_DETECTION_OPTIONS,
+    MAX_CONTEXT_LENGTH,
     MAX_NEW_TOKENS,
     MAX_SAMPLING_RATE,
     MAX_SPEAKERS,
@@ -56,6 +57,7 @@ __all__ = [
     "DETECTION_OPTIONS",
     "DETECTION_PARAMETERS",
     "LANGUAGE_DETECTION_OPTIONS",
+    "MAX_CONTEXT_LENGTH",
     "MAX_NEW_TOKENS",
     "MAX_SAMPLING_RATE",
     "MAX_SPEAKERS",

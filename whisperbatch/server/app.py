@@ -37,9 +37,11 @@ from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.transcriptions import Transcriptions
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 TITLE: Final = "whisperbatch"
+API_PREFIXES: Final = ("/v1", "", "/api/v1")
+"""OpenAI's, of LocalAI, and of the endpoint that Hugging Face published."""
 
 log = logging.getLogger(__name__)
 
@@ -157,12 +159,14 @@ class Server:
         app.get("/v1/models", summary="The models")(self._list_models)
         app.get("/v1/models/{model:path}", summary="One model")(self._show_model)
         for path, task in (("transcriptions", "transcribe"), ("translations", "translate")):
-            app.post(
-                f"/v1/audio/{path}",
-                summary=f"{task.title()} a recording",
-                openapi_extra=form_of(task),
-                response_class=Response,
-            )(getattr(self, f"_{task}"))
+            for prefix in API_PREFIXES:
+                app.post(
+                    f"{prefix}/audio/{path}",
+                    summary=f"{task.title()} a recording",
+                    openapi_extra=form_of(task),
+                    response_class=Response,
+                    include_in_schema=prefix == API_PREFIXES[0],
+                )(getattr(self, f"_{task}"))
 
         for path in ("/", "/predict"):
             app.post(
@@ -171,6 +175,7 @@ class Server:
                 openapi_extra=dict(OPENAPI),
                 response_class=Response,
             )(self._predict)
+        app.add_middleware(_WithoutSlash)
 
     async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
         hide_secrets(error)
@@ -208,6 +213,22 @@ class Server:
 
     async def _translate(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "translate")
+
+
+class _WithoutSlash:
+    """Answers `/path/` like `/path`. A redirect would lead to the host that the client named.
+
+    Args:
+        app: the routes.
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http" and scope["path"] != "/":
+            scope["path"] = scope["path"].removesuffix("/")
+        await self._app(scope, receive, send)
 
 
 def _describe(name: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ arrives:
 
 application/json       {"inputs": "UklGRi...", "parameters": {...}}      decoded while it arrives
 multipart/form-data    file, and the field `parameters` with JSON
-audio/*, video/*       the recording; the parameters are in the query
+audio/*, video/*       the recording; the parameters are in the query. The same without a content
+                       type: clients of Hugging Face send bytes like this
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,13 +26,20 @@ from starlette.responses import Response
 import whisperbatch as wb
 from whisperbatch.huggingface import Inference, JsonBody, answer_of, parse_object, parse_parameters
 from whisperbatch.server.admission import Admission
-from whisperbatch.server.errors import ApiError, invalid
+from whisperbatch.server.errors import ApiError, invalid, message_for_clients
 from whisperbatch.server.fields import within_limits
 from whisperbatch.server.formats import as_json
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import before, client_of, disconnect, submit, timed_out
+from whisperbatch.server.submitting import (
+    before,
+    client_of,
+    disconnect,
+    fit_prompt,
+    submit,
+    timed_out,
+)
 from whisperbatch.server.uploads import (
     FILE,
     Form,
@@ -77,7 +86,12 @@ OPENAPI: Final[Mapping[str, Any]] = MappingProxyType(
 """The description of the body for the OpenAPI page."""
 INPUTS: Final = "inputs"
 PARAMETERS: Final = "parameters"
-MEDIA: Final = ("audio/", "video/", "application/octet-stream")
+MEDIA: Final = ("audio/", "video/")
+BYTES: Final = (
+    *("", "*/*", "application/octet-stream", "binary/octet-stream"),
+    *("application/ogg", "application/mp4"),
+)
+"""Content types that only say "bytes", and containers of sound."""
 NewSpool = Callable[[str], Spool]
 
 
@@ -129,11 +143,12 @@ class Endpoints:
             asked = self._asked(parameters)
             models = self._assisted if self._assisted and asked.assisted else self._models
             asr = await stack.enter_async_context(models.using(models.names[0]))
+            options, headers = fit_prompt(asr, asked.options)
             submission = await submit(
                 asr,
                 models,
                 spool,
-                asked.options,
+                options,
                 client=client,
                 admission=self._admission,
                 max_batch=self._defaults.batch_size,
@@ -143,7 +158,8 @@ class Endpoints:
             if transcript is None:
                 raise timed_out(max_time)
             self._metrics.note(transcript, time.perf_counter() - started)
-            return Response(as_json(answer_of(transcript)), media_type="application/json")
+            body = as_json(answer_of(transcript, words=asked.words))
+            return Response(body, headers=headers, media_type="application/json")
         raise AssertionError  # the block above returns or raises
 
     def _asked(self, parameters: object) -> Inference:
@@ -157,9 +173,10 @@ class Endpoints:
                 parameters, self._defaults, can_assist=self._assisted is not None
             )
         except wb.OptionError as error:
-            raise invalid(str(error), _named(str(error), parameters)) from error
+            named = _named(str(error), parameters)
+            raise invalid(message_for_clients(error), named) from error
         options = within_limits(asked.options, self._defaults, self._settings.max_beams)
-        return Inference(options, asked.assisted)
+        return replace(asked, options=options)
 
 
 def _named(message: str, parameters: object) -> str:
@@ -199,7 +216,7 @@ async def receive_body(
         raise disk_full(error) from error
     except wb.OptionError as error:
         param = INPUTS if str(error).startswith(INPUTS) else None
-        raise invalid(str(error), param) from error
+        raise invalid(message_for_clients(error), param) from error
     if not spool.size:
         raise invalid("the recording is empty", None, "invalid_audio")
     return spool, parameters
@@ -282,7 +299,7 @@ def _body_of(
         return _Json(request, new_spool, max_bytes)
     if content_type == "multipart/form-data":
         return _MultipartForm(request, new_spool, max_bytes)
-    if content_type.startswith(MEDIA):
+    if content_type.startswith(MEDIA) or content_type in BYTES:
         return _Media(request, new_spool, max_bytes)
     raise ApiError(
         415,

@@ -6,10 +6,12 @@ Every error has this body, also an unexpected exception. OpenAI's clients repeat
 statuses 408, 409, 429 and 500 to 599, unless the header `x-should-retry` says "false".
 """
 
+import ast
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
@@ -18,6 +20,17 @@ import whisperbatch as wb
 from whisperbatch.addresses import without_secrets
 
 OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
+
+QUOTED: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+TUPLE: Final = re.compile(
+    r"(?:(?<==)|(?<=\bnot )|(?<=such as )|(?<=for example ))\((?:[^()]|\([^()]*\))*\)"
+)
+"""A value that is a tuple, perhaps of tuples."""
+CALL: Final = re.compile(r", for example from \w+\(\)")
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"True": "true", "False": "false", "None": "none", "tuple": "list"}
+)
+"""Words of Python, and what a client writes."""
 
 
 class ApiError(Exception):
@@ -108,11 +121,12 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
         return error
     if isinstance(error, wb.AudioError):
         if str(error).startswith("known_speakers["):
-            return invalid(str(error), "known_speaker_references", "invalid_audio")
+            return invalid(message_for_clients(error), "known_speaker_references", "invalid_audio")
         too_long = "max_duration=" in str(error)
-        return invalid(str(error), "file", "audio_too_long" if too_long else "invalid_audio")
+        code = "audio_too_long" if too_long else "invalid_audio"
+        return invalid(message_for_clients(error), "file", code)
     if isinstance(error, wb.OptionError):
-        return invalid(str(error), option_in(str(error)))
+        return invalid(message_for_clients(error), option_in(str(error)))
     if isinstance(error, wb.MissingExtraError):
         return ApiError(501, str(error), kind="server_error", code="not_installed", may_retry=False)
     if isinstance(error, wb.ClosedError):
@@ -122,6 +136,32 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
     cause = str(error) or type(error).__name__
     message = cause if isinstance(error, wb.WhisperBatchError) else f"unexpected error: {cause}"
     return ApiError(500, message, kind="server_error", code="internal_error", may_retry=False)
+
+
+def message_for_clients(error: wb.WhisperBatchError) -> str:
+    """Return the message of an error with values as clients write them, not as Python does.
+
+    vad=False, temperature=(0.0, 0.2), task='translate'     in Python
+    vad=false, temperature=0.0,0.2, task=translate          in a form
+    """
+    text = TUPLE.sub(_as_list, CALL.sub("", str(error)))
+    text = re.sub(r"\b(\w+)='([\w.-]+)'", r"\1=\2", text)
+    parts = QUOTED.split(text)
+    parts[::2] = [
+        re.sub(rf"\b({'|'.join(WORDS)})\b", lambda match: WORDS[match[1]], part)
+        for part in parts[::2]
+    ]
+    return "".join(parts)
+
+
+def _as_list(match: re.Match[str]) -> str:
+    """Return the items of a tuple, as in a form: "0.0,0.2"."""
+    try:
+        items = ast.literal_eval(match[0])
+    except (ValueError, SyntaxError):  # shortened
+        return match[0]
+    pairs = [item if isinstance(item, tuple) else (item,) for item in items]
+    return ",".join(str(item) for pair in pairs for item in pair)
 
 
 def unavailable(message: str, retry_after: float = 5.0) -> ApiError:

@@ -7,13 +7,19 @@ form ──> language, prompt, keywords[], ...    OpenAI's names, with the optio
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args, get_origin
 
 import whisperbatch as wb
-from whisperbatch.options import hint_for, metavar_of, parse_text, without_none
+from whisperbatch.options import (
+    MAX_CONTEXT_LENGTH,
+    hint_for,
+    metavar_of,
+    parse_text,
+    without_none,
+)
 from whisperbatch.server.errors import ApiError, as_api_error, invalid
 from whisperbatch.server.speakers import (
     DIARIZED,
@@ -41,42 +47,67 @@ FIXED: Final = ("task", "sampling_rate", "known_speakers", "diarizer")
 """Options that are not fields: the path decides the task, media state their rate, and a client must
 not name files of the server, or packages and pipelines that the server then runs."""
 
-LISTS: Final = (
-    *("languages", "keywords", "timestamp_granularities", "include"),
-    *(NAMES, REFERENCES),
-)
-"""Fields with several values: repeated, with or without "[]" at the end of the name."""
+WORD_LISTS: Final = ("languages", "timestamp_granularities", "include")
+LISTS: Final = (*WORD_LISTS, "keywords", NAMES, REFERENCES)
+"""Fields with several values."""
 
-PARTS: Final = re.compile(r"(\w+)\[(\w+)\]")  # chunking_strategy[type]
+KNOWN: Final = (
+    *("file", "model", "prompt", "response_format", "stream", "chunking_strategy"),
+    *(*LISTS, *(name for name in TYPES if name not in FIXED)),
+)
+"""All fields."""
+
+VALUE_LISTS: Final = frozenset(
+    name
+    for name, kind in TYPES.items()
+    if any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
+    and without_none(kind) is not str
+)
+"""Options with several values: `temperature`, `suppress_tokens`, `clip_timestamps`, ..."""
+
+NAME: Final = re.compile(r"(\w+)((?:\[\w*\])*)")  # keywords[], keywords[0], chunking_strategy[type]
+KEY: Final = re.compile(r"\[(\w*)\]")
+INDEX: Final = re.compile(r"[0-9]{0,4}")
+PAIRS: Final = "clip_timestamps"  # a list of lists
 
 
 class Values:
     """The fields of a form by name, each read once.
 
+    A list may be written in each of these ways, as different clients do:
+
+        include=a  include=b                repeated
+        include[]=a  include[]=b            OpenAI's clients
+        include[0]=a  include[1]=b          PHP, axios
+        include=a,b                         words and numbers only
+        include=["a", "b"]                  JSON
+
     Args:
-        form: the values of each field; names may end with "[]" or "[key]".
+        form: the values of each field.
 
     Raises:
-        ApiError: a field that has one value is given several times.
+        ApiError: a field that has one value is given several times, or a list cannot be read.
     """
 
     def __init__(self, form: Mapping[str, Sequence[str]]) -> None:
         self._values: dict[str, list[str]] = {}
         self._parts: dict[str, dict[str, str]] = {}
-        for name, values in form.items():
-            base = name.removesuffix("[]")
-            if match := PARTS.fullmatch(name):
-                self._parts.setdefault(match[1], {})[match[2]] = values[-1]
+        for name, values in sorted(form.items(), key=lambda item: _indices(item[0]) or ()):
+            match = NAME.fullmatch(name)
+            if match and _indices(name) is None:
+                self._parts.setdefault(match[1], {})[match[2][1:-1]] = values[-1]
                 continue
+            base = match[1] if match else name
             known = self._values.setdefault(base, [])
-            known.extend(value for value in values if value)  # an empty field is not given
-            if len(known) > 1 and base not in LISTS:
+            for value in values:
+                known.extend(item for item in _items(base, value) if item)  # "" is not given
+            if len(known) > 1 and base not in LISTS and base not in VALUE_LISTS:
                 raise invalid(f"{base} is given more than once", base)
 
     def text(self, name: str) -> str | None:
-        """Return the value of a field; None if it is not given."""
+        """Return the value of a field, of a list in the form "a,b"; None if it is not given."""
         values = self._values.pop(name, [])
-        return values[0] if values else None
+        return ",".join(values) if values else None
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a field."""
@@ -140,14 +171,58 @@ class Values:
         Raises:
             ApiError: a field is unknown.
         """
-        given = [name for name, values in self._values.items() if values]
-        for name in [*given, *self._parts]:
-            hint = hint_for(name, TYPES.keys())
+        given = {name: name for name, values in self._values.items() if values}
+        keyed = {name: f"{name}[{next(iter(parts))}]" for name, parts in self._parts.items()}
+        for name, label in [*given.items(), *keyed.items()]:
+            hint = hint_for(name, KNOWN)
             raise invalid(
-                f"{name} is not a field of this server{f'; {hint}' if hint else ''}",
+                f"{label} is not a field of this server{f'; {hint}' if hint else ''}",
                 name,
                 "unknown_parameter",
             )
+
+
+def _indices(name: str) -> tuple[int, ...] | None:
+    """Return the numbers in brackets at the end of a name; None if there is another key."""
+    match = NAME.fullmatch(name)
+    keys = KEY.findall(match[2]) if match else []
+    if not all(INDEX.fullmatch(key) for key in keys):
+        return None
+    return tuple(int(key or 0) for key in keys)
+
+
+def _items(name: str, value: str) -> list[str]:
+    """Return the values that one field of a list gives: "a,b", or a list in JSON."""
+    if name not in LISTS and name not in VALUE_LISTS:
+        return [value]
+    if value.startswith("["):
+        try:
+            items = json.loads(value)
+        except (ValueError, RecursionError):
+            items = None
+        if isinstance(items, list):
+            values = list(_flat(name, items, 2 if name == PAIRS else 1))
+            if "" in values[:-1]:
+                raise invalid(f"{name}: only the last value may be null", name)
+            return values
+    return [part.strip() for part in value.split(",")] if name in WORD_LISTS else [value]
+
+
+def _flat(name: str, items: list[Any], levels: int) -> Iterator[str]:
+    """Yield the values in a list, as text; "" for null, which is the end of a recording.
+
+    Raises:
+        ApiError: a value is neither text nor a number.
+    """
+    for item in items:
+        if isinstance(item, list) and levels > 1:
+            yield from _flat(name, item, levels - 1)
+        elif item is None:
+            yield ""
+        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+            yield str(item)
+        else:
+            raise invalid(f"{name} must be a list of texts or numbers", name)
 
 
 def as_number(name: str, value: str) -> float:
@@ -177,7 +252,7 @@ class TranscriptionRequest:
     """What a client asks for.
 
     Attributes:
-        model: name of the model, as the client gave it.
+        model: name of the model, as the client gave it; "" for the first model.
         options: of the transcription.
         response_format: form of the answer.
         stream: whether the text is sent while it is decoded.
@@ -214,9 +289,7 @@ def parse_request(
         ApiError: a field is unknown, wrong, or asks for something that the server cannot do.
     """
     values = Values(form)
-    model = values.text("model")
-    if model is None:
-        raise invalid("model is missing; GET /v1/models lists the models", "model", "missing")
+    model = values.text("model") or ""
     response_format = _response_format(values, task)
     stream = values.boolean("stream")
     if stream and response_format not in STREAMED:
@@ -226,10 +299,8 @@ def parse_request(
             "stream",
         )
     granularities = values.choices("timestamp_granularities", ("word", "segment"))
-    if granularities and response_format != "verbose_json":
-        raise invalid(
-            "timestamp_granularities needs response_format=verbose_json", "timestamp_granularities"
-        )
+    if response_format != "verbose_json":
+        granularities = set()  # some clients always send them; the other answers have none
     logprobs = bool(values.choices("include", ("logprobs",)))
     if logprobs and response_format != "json":
         raise invalid("include=logprobs needs response_format=json", "include")
@@ -237,6 +308,8 @@ def parse_request(
     if "word" in granularities or logprobs or response_format in SUBTITLES:
         changes["word_timestamps"] = True
     changes |= _openai_options(values) | _own_options(values)
+    if isinstance(prompt := changes.get("initial_prompt"), str):
+        changes["initial_prompt"] = prompt[-MAX_CONTEXT_LENGTH:]  # the model uses less of its end
     changes |= known_speakers(values.texts(NAMES), values.texts(REFERENCES))
     values.check_all_used()
     base, changes = with_speaker_options(
@@ -277,7 +350,7 @@ def _openai_options(values: Values) -> dict[str, Any]:
         options["initial_prompt"] = prompt
     if keywords := values.texts("keywords"):
         options["hotwords"] = ", ".join(keywords)
-    languages = [part for text in values.texts("languages") for part in text.split(",")]
+    languages = values.texts("languages")
     if len(languages) == 1:
         options["language"] = languages[0]
     elif languages:
@@ -365,6 +438,6 @@ def about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
     """
     answer = as_api_error(error)
     field = OPTION_FIELDS.get(answer.param or "")
-    if field and {field, f"{field}[]"} & form.keys():
+    if field and any(name.partition("[")[0] == field for name in form):
         answer.param = field
     return answer

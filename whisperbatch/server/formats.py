@@ -84,6 +84,7 @@ def _verbose_json(transcript: wb.Transcript, request: TranscriptionRequest) -> d
     """Return the keys of the JSON files; all words are in `words`, not in segments."""
     value = verbose_values(transcript)
     value["task"] = request.options.task
+    value["language"] = value["language"] or ""  # OpenAI's clients expect text, also for silence
     if request.options.task == "translate":
         value["language"] = TRANSLATED  # OpenAI's API: the language of the text
     found = [word for segment in value["segments"] for word in segment.pop("words", ())]

@@ -14,7 +14,7 @@ TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
 COMMON: Final = MappingProxyType(
     {
         "file": ({"type": "string", "format": "binary"}, "The recording: any audio or video file."),
-        "model": (TEXT, "A name from /v1/models, or whisper-1: the first model."),
+        "model": (TEXT, "A name from /v1/models. The first model without it, or with whisper-1."),
         "prompt": (TEXT, "Text that precedes the recording: names, spelling, style."),
         "keywords[]": (TEXTS, "Words and phrases to expect."),
         "response_format": (
@@ -44,7 +44,7 @@ TRANSCRIPTIONS: Final = MappingProxyType(
         "stream": ({"type": "boolean"}, "Send the text while it is decoded, as events."),
         "timestamp_granularities[]": (
             {"type": "array", "items": {"type": "string", "enum": ["word", "segment"]}},
-            "What verbose_json contains.",
+            "What verbose_json contains. No effect on other forms.",
         ),
         "include[]": (
             {"type": "array", "items": {"type": "string", "enum": ["logprobs"]}},
@@ -74,7 +74,7 @@ def form_of(task: str) -> dict[str, Any]:
     for field in fields(wb.Options):
         if field.name not in (*FIXED, *properties, "languages"):
             properties[field.name] = {**TEXT, "description": descriptions[field.name]}
-    schema = {"type": "object", "required": ["file", "model"], "properties": properties}
+    schema = {"type": "object", "required": ["file"], "properties": properties}
     return {
         "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
     }

@@ -11,6 +11,7 @@ from starlette.types import Receive
 
 import whisperbatch as wb
 from whisperbatch.audio import known_duration
+from whisperbatch.decoding.prompts import with_end_of_prompt
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.errors import ApiError, client_gone
@@ -25,6 +26,20 @@ T = TypeVar("T")
 def client_of(request: Request) -> str:
     """Return the name of the client of a request: of its key, or its address."""
     return str(request.scope.get(CLIENT, ""))
+
+
+def fit_prompt(asr: wb.Transcriber, options: wb.Options) -> tuple[wb.Options, dict[str, str]]:
+    """Use the end of a prompt that is too long, as OpenAI does.
+
+    Args:
+        asr: the model.
+        options: of the transcription.
+
+    Returns:
+        The options, and headers of the answer that tell that the prompt was cut.
+    """
+    fitting = with_end_of_prompt(options, asr.engine)
+    return fitting, {} if fitting is options else {"x-whisperbatch-prompt": "truncated"}
 
 
 async def submit(

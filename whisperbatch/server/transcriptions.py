@@ -30,7 +30,14 @@ from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_wit
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import before, client_of, disconnect, submit, timed_out
+from whisperbatch.server.submitting import (
+    before,
+    client_of,
+    disconnect,
+    fit_prompt,
+    submit,
+    timed_out,
+)
 from whisperbatch.server.uploads import FILE, Form, boundary_of, disk_full, new_spool, pieces
 
 Task = Literal["transcribe", "translate"]
@@ -86,15 +93,18 @@ class Transcriptions:
                     await submission  # raises the error of the recording
                 self._metrics.first_segment.observe(time.perf_counter() - started)
                 events = self._note(events_of(submission, asked), submission, started)
-                return _EventResponse(
+                streamed = _EventResponse(
                     events, gone, stack.pop_all(), self.settings.max_time, self.admission.cut
                 )
+                streamed.headers.update(work.headers)
+                return streamed
             transcript = await before(gone, submission, self.settings.max_time)
             if transcript is None:
                 raise timed_out(self.settings.max_time)
             self._metrics.note(transcript, time.perf_counter() - started)
             named = replace(transcript, source=work.file_name)
-            return Response(body_of(named, asked), media_type=CONTENT_TYPES[asked.response_format])
+            media_type = CONTENT_TYPES[asked.response_format]
+            return Response(body_of(named, asked), headers=work.headers, media_type=media_type)
         raise AssertionError  # the block above returns or raises
 
     def may_begin_early(self, asr: wb.Transcriber) -> bool:
@@ -127,6 +137,7 @@ class _Work:
         self._asked: TranscriptionRequest | None = None
         self._asr: wb.Transcriber | None = None
         self._submission: wb.Submission | None = None
+        self.headers: dict[str, str] = {}  # of the answer
         self._decided = False  # whether the recording is submitted while the upload runs
 
     @property
@@ -203,7 +214,8 @@ class _Work:
 
     async def _choose_model(self, asked: TranscriptionRequest) -> None:
         if self._asr is None or self._asked is None or asked.model != self._asked.model:
-            self._asr = await self._stack.enter_async_context(self._of.models.using(asked.model))
+            name = asked.model or self._of.models.names[0]
+            self._asr = await self._stack.enter_async_context(self._of.models.using(name))
         self._asked = asked
 
     async def _submit(self, asked: TranscriptionRequest) -> None:
@@ -214,12 +226,13 @@ class _Work:
         # depend on how fast the upload arrives, so that both are decided by the request alone.
         in_order = asked.options.language is not None and spool.can_be_read_in_order()
         of = self._of
+        options, self.headers = fit_prompt(self._model(), asked.options)
         try:
             self._submission = await submit(
                 self._model(),
                 of.models,
                 spool,
-                asked.options,
+                options,
                 client=self._client,
                 admission=of.admission,
                 max_batch=of.defaults.batch_size,

@@ -40,8 +40,8 @@ ENCODED_NAME: Final = re.compile(rb";\s*filename\*\s*=\s*[\w-]*'[\w-]*'([^;\s]*)
 """File name in the form of RFC 5987, which some clients send for names that are not ASCII."""
 
 FILE: Final = "file"
-VOICES: Final = (REFERENCES, f"{REFERENCES}[]")
 MIN_HEAD: Final = 12  # bytes that show the kind of container
+HEAD_OF_TEXT: Final = 64  # bytes: no recording begins with so many letters
 HEAD: Final = 65_536  # bytes that show whether a container can be read in order
 PATIENCE: Final = 1.0  # seconds between two checks of a reader that waits
 
@@ -244,8 +244,16 @@ async def pieces(request: Request, limits: UploadLimits) -> AsyncIterator[bytes]
         The bytes, as they arrive.
 
     Raises:
-        ApiError: the client is too slow, or is gone.
+        ApiError: the body is compressed, or the client is too slow or gone.
     """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise ApiError(
+            415,
+            f"Content-Encoding: {encoding[:50]} is not supported; send the body as it is",
+            code="invalid_content_encoding",
+            may_retry=False,
+        )
     began = time.monotonic()
     deadline = began + limits.total
     due = began + limits.idle if limits.rate else math.inf
@@ -311,6 +319,7 @@ class Form:
         self._header_name = self._header_value = b""
         self._headers: dict[bytes, bytes] = {}
         self._name: str | None = None
+        self._is_unnamed = False  # whether the file has no file name
         self._value = bytearray()
         self._parser = MultipartParser(
             boundary,
@@ -384,7 +393,8 @@ class Form:
         file_name = parameters.get(b"filename")
         if file_name is None and (encoded := ENCODED_NAME.search(header)):
             file_name = unquote_to_bytes(encoded[1])
-        if file_name is None:
+        self._is_unnamed = file_name is None
+        if file_name is None and name != FILE:
             self._name = name
             return
         if name != FILE:
@@ -392,7 +402,7 @@ class Form:
         if self.file:
             raise invalid("the form has more than one file", FILE)
         self._name = None
-        self.file = self._new_spool(base_name(_decode(file_name)))
+        self.file = self._new_spool(base_name(_decode(file_name or b"")))
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         if self._name is None and self.file:
@@ -400,7 +410,7 @@ class Form:
                 raise too_large(self._max_bytes)
             self.file.write(memoryview(data)[start:end])
             return
-        if self._name in VOICES:
+        if (self._name or "").partition("[")[0] == REFERENCES:  # "name", "name[]", "name[0]"
             self._voice_bytes += end - start
         else:
             self._field_bytes += end - start
@@ -420,10 +430,31 @@ class Form:
             self.fields.setdefault(self._name, []).append(_decode(bytes(self._value), self._name))
         elif self.file:
             self.file.finish()
+            if self._is_unnamed:
+                _check_recording(self.file)
         self._name = None
 
     def _end(self) -> None:
         self.complete = True
+
+
+def _check_recording(file: Spool) -> None:
+    """Check that a file without a name is no text: a path, a URL, or base64.
+
+    Raises:
+        ApiError: the file begins with printable text.
+    """
+    try:
+        text = file.read(0, HEAD_OF_TEXT).decode("ascii")
+    except UnicodeDecodeError:
+        return
+    if text and text.isprintable():
+        raise invalid(
+            f"file is the text {text[:50]!r} and no recording; send the contents of the recording, "
+            'with a file name: Content-Disposition: form-data; name="file"; filename="talk.mp3"',
+            FILE,
+            "invalid_audio",
+        )
 
 
 def too_large(max_bytes: int) -> ApiError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import synthetic_speech
-from tests.unit.fakes import Call, multilingual_tokenizer
+from tests.unit.fakes import Call, FakeEngine, multilingual_tokenizer
 from tests.unit.synthetic_speech import DecodedWords, decode, sentence, text, word_engine
 from whisperbatch import OptionError, Options
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
@@ -23,6 +23,7 @@ from whisperbatch.decoding.prompts import (
     WhisperTokenizer,
     advance,
     only_corrects_words,
+    with_end_of_prompt,
 )
 from whisperbatch.errors import EngineError
 from whisperbatch.recording import RecordingState
@@ -254,3 +255,25 @@ def test_only_suspicious_words_are_leaked() -> None:
     words = ["hello", "kubernetes", "istio", "and", "envoy", "hello", "we", "begin"]
     suspicious = suspicious_words(words, PROMPT)
     assert leaked_words(words, ["we", "begin"], suspicious) == [1, 2, 3, 4]
+
+
+def test_the_end_of_a_prompt_fits() -> None:
+    engine = FakeEngine()
+    words = [f"number {index}." for index in range(200)]
+    long = Options(initial_prompt=" ".join(words), hotwords="Istio", prefix="Well")
+    fitting = with_end_of_prompt(long, engine)
+    vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=True)
+    others = len(vocabulary.encode("Istio")) + len(vocabulary.encode("Well"))
+    assert fitting == replace(
+        long, initial_prompt=tuple(vocabulary.encode(" ".join(words))[others - 219 :])
+    )
+    Prompts(fitting, vocabulary)
+    as_tokens = Options(initial_prompt=tuple(range(300)))
+    assert with_end_of_prompt(as_tokens, engine).initial_prompt == tuple(range(81, 300))
+    for options in (
+        Options(),
+        Options(initial_prompt="A talk."),
+        Options(initial_prompt=tuple(range(219))),
+        Options(initial_prompt="A talk.", hotwords="word " * 300),  # refused by `Prompts`
+    ):
+        assert with_end_of_prompt(options, engine) is options

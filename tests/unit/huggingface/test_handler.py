@@ -23,8 +23,10 @@ from whisperbatch.huggingface import (
     parse_parameters,
     with_draft_model,
 )
+from whisperbatch.huggingface.generation import OPTIONS
 
 ROOT = Path(__file__).parents[3]
+MOST = ("max_new_tokens", "max_length")
 VARIABLES = ("ASR_MODEL", "HF_MODEL_DIR", "ASSISTANT_MODEL", "DIARIZATION_MODEL")
 NOISE = {"vad": False}
 
@@ -138,6 +140,13 @@ def test_word_timestamps_add_words(handler: EndpointHandler, recording: bytes) -
     words = answer["chunks"][0]["words"]
     assert len(words) == 2
     assert words[0].keys() == {"text", "timestamp"}
+
+
+def test_chunks_can_be_words(handler: EndpointHandler, recording: bytes) -> None:
+    """The form of transformers' pipelines."""
+    answer = handler({"inputs": recording, "parameters": {**NOISE, "return_timestamps": "word"}})
+    assert "".join(chunk["text"] for chunk in answer["chunks"]).strip() == answer["text"]
+    assert [tuple(chunk) for chunk in answer["chunks"]] == 2 * [("text", "timestamp")]
 
 
 def test_every_form_of_inputs(handler: EndpointHandler, recording: bytes) -> None:
@@ -306,10 +315,21 @@ def test_values_as_text(parameters: dict[str, str], options: dict[str, Any] | No
         ({"num_speakers": 2, "max_speakers": 3}, "max_speakers has no effect with num_speakers"),
         ({"min_speakers": "many"}, "min_speakers must be of the form N, not 'many'"),
         ({"min_speakers": 3, "max_speakers": "2"}, "min_speakers=3 is above max_speakers=2"),
-        ({"sampling_rate": 16000}, "sampling_rate is refused: the recording states"),
+        ({"sampling_rate": 1}, "sampling_rate=1 is out of range"),
         ({"diarizer": "senko", "diarize": True}, "diarizer is refused: the server decides"),
         ({"batch_sise": 4}, "batch_sise is not a parameter; did you mean batch_size"),
-        ({"return_timestamps": True}, "return_timestamps is not a parameter; use word_timestamps"),
+        ({"return_timestamps": "words"}, 'return_timestamps must be true, false or "word", not'),
+        ({"return_timestamps": 1}, 'return_timestamps must be true, false or "word", not 1'),
+        ({"return_timestamp": True}, "return_timestamp is not a parameter"),
+        ({"generate_kwargs": [1]}, "generate_kwargs must be an object"),
+        ({"generate_kwargs": {"num_beem": 2}}, "num_beem is not supported; did you mean num_beams"),
+        ({"generate_kwargs": {"num_beams": 0}}, "generate_kwargs: num_beams: beam_size=0 is out"),
+        ({"generate_kwargs": {"language": "en"}, "language": "de"}, "language is given twice"),
+        ({"generate_kwargs": {"min_new_tokens": 5}}, "min_new_tokens=5 is not supported"),
+        ({"generate_kwargs": {"prompt_ids": [1]}}, "prompt_ids is not supported"),
+        ({"generate_kwargs": {"compression_ratio_threshold": 10**4000}}, "is out of range"),
+        ({"generate_kwargs": {"x\ny": 1}}, "generate_kwargs: x y is not supported"),
+        ({"generate_kwargs": {"return_timestamps": "char"}}, "kwargs: return_timestamps must be"),
         ({"x\ny": 1}, "is not a parameter"),
         ({"chunk_length_s": 50}, "chunk_length_s: chunk_length=50 is out of range"),
         ({"chunk_length_s": 20, "chunk_length": 20}, "given twice"),
@@ -332,11 +352,74 @@ def test_what_is_refused(parameters: object, message: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("parameters", "options", "words"),
+    [
+        ({"return_timestamps": True}, {}, False),
+        ({"return_timestamps": "false"}, {}, False),
+        ({"return_timestamps": "word"}, {"word_timestamps": True}, True),
+        ({"sampling_rate": 16000, "stride_length_s": [4, 2]}, {}, False),
+        ({"sampling_rate": "8000"}, {}, False),
+        (
+            {"generation_parameters": {"temperature": 0.1, "top_k": 50}},  # the published example
+            {"temperature": 0.1},
+            False,
+        ),
+        (
+            {  # the model card of openai/whisper-large-v3
+                "generate_kwargs": {
+                    "max_new_tokens": 448,
+                    "num_beams": 1,
+                    "condition_on_prev_tokens": False,
+                    "compression_ratio_threshold": 1.35,
+                    "temperature": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
+                    "logprob_threshold": -1.0,
+                    "no_speech_threshold": 0.6,
+                    "return_timestamps": True,
+                    "language": "french",
+                    "task": "translate",
+                }
+            },
+            {
+                "max_new_tokens": 224,
+                "beam_size": 1,
+                "condition_on_previous_text": False,
+                "compression_ratio_threshold": 2.4,
+                "temperature": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+                "log_prob_threshold": -1.0,
+                "no_speech_threshold": 0.6,
+                "language": "fr",
+                "task": "translate",
+            },
+            False,
+        ),
+        ({"generate_kwargs": {"max_length": 104}}, {"max_new_tokens": 100}, False),
+        ({"generate_kwargs": {"max_length": 9, "max_new_tokens": 50}}, {"max_new_tokens": 50}, 0),
+        ({"generate": {"num_beam_groups": 1, "min_length": None, "do_sample": False}}, {}, False),
+        ({"generate_kwargs": '{"num_beams": 2}'}, {"beam_size": 2}, False),  # in a query
+        (
+            {"generate_kwargs": {"return_timestamps": "word"}, "return_timestamps": True},
+            {"word_timestamps": True},
+            True,
+        ),
+    ],
+    ids=str,
+)
+def test_parameters_of_transformers(
+    parameters: dict[str, Any], options: dict[str, Any], words: bool
+) -> None:
+    assert parse_parameters(parameters) == Inference(wb.Options(**options), words=words)
+
+
 @pytest.mark.parametrize("value", [Unfriendly(), Talkative(), b"x", [[[[1]]]], 10**5000], ids=type)
 def test_hostile_values_are_refused_in_one_short_line(value: object) -> None:
     for name in [*(field.name for field in fields(wb.Options)), "chunk_length_s", "assisted"]:
         with pytest.raises(wb.OptionError) as caught:
             parse_parameters({name: value}, can_assist=True)
+        assert len(str(caught.value)) < 300
+    for name in {*OPTIONS, "min_length", "return_timestamps", "other"} - {*MOST}:
+        with pytest.raises(wb.OptionError) as caught:
+            parse_parameters({"generate_kwargs": {name: value}})
         assert len(str(caught.value)) < 300
 
 
@@ -349,6 +432,12 @@ def test_assisted_is_greedy_search() -> None:
     for parameters, name in (({"beam_size": 5}, "beam_size"), ({"temperature": 0.4}, "sampling")):
         with pytest.raises(wb.OptionError, match=name):
             parse_parameters({"assisted": True, **parameters}, can_assist=True)
+
+
+def test_a_limit_above_that_of_whisper_is_no_error() -> None:
+    for name in MOST:
+        options = parse_parameters({"generate_kwargs": {name: 10**5000}}).options
+        assert options.max_new_tokens == 224
 
 
 def test_defaults_are_replaced() -> None:

@@ -86,9 +86,10 @@ async def test_every_error_has_openais_body(monkeypatch: pytest.MonkeyPatch) -> 
             assert answer.error["message"]
             assert answer.headers["x-request-id"]
         assert (await client.post({"model": "other"}, wav(1))).error["code"] == "model_not_found"
-        assert (await client.post({}, wav(1))).error["param"] == "model"
         assert (await client.post(MODEL, b"")).error["param"] == "file"
-        assert (await client.post(MODEL, b"no media" * 9)).error["code"] == "invalid_audio"
+        no_media = (await client.post(MODEL, b"no media" * 9)).error
+        assert no_media["code"] == "invalid_audio"
+        assert "seek" not in no_media["message"]
         assert (await client.post({**MODEL, "x": "1"}, wav(1))).error["param"] == "x"
         assert (await client.post({**MODEL, "max_duration": "1"}, wav(3))).error["code"] == (
             "audio_too_long"

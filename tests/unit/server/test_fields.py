@@ -1,5 +1,6 @@
 """Fields of a form: OpenAI's names, the options, and fields that are refused by name."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ import pytest
 import whisperbatch as wb
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
+from whisperbatch.server.speakers import NAMES, REFERENCES
 
 DEFAULTS = wb.Options(max_duration=100.0)
 
@@ -38,6 +40,12 @@ def test_without_fields_the_servers_options_are_used() -> None:
         ({"language": "de"}, {"language": "de"}),
         ({"language": ""}, {}),  # Kochava-Studios/witsy#340
         ({"language": "auto"}, {}),
+        ({"language": "en-US"}, {"language": "en"}),
+        ({"language": "en_US"}, {"language": "en"}),
+        ({"language": "zh-CN"}, {"language": "zh"}),
+        ({"language": "null"}, {}),
+        ({"language": "fil"}, {"language": "tl"}),  # Home Assistant
+        ({"languages": "auto"}, {}),
         ({"language": "pt-BR"}, {"language": "pt"}),  # THU-MAIC/OpenMAIC#1082
         ({"language": "Chinese (Cantonese, Traditional)"}, {"language": "yue"}),
         ({"languages": "en-US,pt_BR"}, {"languages": ("en", "pt")}),
@@ -49,6 +57,33 @@ def test_without_fields_the_servers_options_are_used() -> None:
         ({"keywords[]": ["Ada", "Grace Hopper"]}, {"hotwords": "Ada, Grace Hopper"}),
         ({"temperature": "0.4"}, {"temperature": 0.4}),
         ({"temperature": "0,0.2"}, {"temperature": (0.0, 0.2)}),
+        ({"temperature[]": ["0", "0.2"]}, {"temperature": (0.0, 0.2)}),
+        ({"temperature": "[0, 0.2]"}, {"temperature": (0.0, 0.2)}),
+        ({"temperature": ["0", "0.2"]}, {"temperature": (0.0, 0.2)}),
+        ({"temperature[0]": "0", "temperature[1]": "0.2"}, {"temperature": (0.0, 0.2)}),
+        ({"clip_timestamps[][]": ["0", "4"]}, {"clip_timestamps": ((0.0, 4.0),)}),
+        (
+            {
+                "clip_timestamps[1][0]": "6",
+                "clip_timestamps[0][0]": "0",
+                "clip_timestamps[0][1]": "4",
+            },
+            {"clip_timestamps": ((0.0, 4.0), (6.0, None))},
+        ),
+        (
+            {"clip_timestamps": "[[0, 4], [6, null]]"},
+            {"clip_timestamps": ((0.0, 4.0), (6.0, None))},
+        ),
+        ({"suppress_tokens[]": ["-1", "50"]}, {"suppress_tokens": (-1, 50)}),
+        ({"suppress_tokens": "[-1, 50]"}, {"suppress_tokens": (-1, 50)}),
+        ({"languages": '["en", "de"]'}, {"languages": ("en", "de")}),
+        ({"languages[1]": "de", "languages[0]": "en"}, {"languages": ("en", "de")}),
+        ({"keywords": '["Ada", "Grace Hopper"]'}, {"hotwords": "Ada, Grace Hopper"}),
+        ({"keywords": "[laughs]"}, {"hotwords": "[laughs]"}),
+        ({"keywords[0]": "Ada", "keywords[1]": "Grace"}, {"hotwords": "Ada, Grace"}),
+        ({"timestamp_granularities[]": ["word", "segment"]}, {}),  # with json: no effect
+        ({"timestamp_granularities[]": "word", "response_format": "text"}, {}),
+        ({"prompt": "x" * 30_001 + "y"}, {"initial_prompt": "x" * 29_999 + "y"}),
         ({"chunking_strategy": "auto"}, {}),
         (
             {
@@ -98,8 +133,35 @@ def test_fields_of_the_answer() -> None:
     assert parsed({"include": "logprobs"}).logprobs
     words = {"response_format": "verbose_json", "timestamp_granularities[]": ["word"]}
     assert not parsed(words).segments
-    both = {"response_format": "verbose_json", "timestamp_granularities": ["word", "segment"]}
-    assert parsed(both).segments
+    for both in (
+        {"timestamp_granularities": ["word", "segment"]},
+        {"timestamp_granularities[]": ["word", "segment"]},
+        {"timestamp_granularities[0]": "word", "timestamp_granularities[1]": "segment"},
+        {"timestamp_granularities": "word,segment"},
+        {"timestamp_granularities": '["word", "segment"]'},
+        {"timestamp_granularities[]": '["word", "segment"]'},
+    ):
+        request = parsed({"response_format": "verbose_json", **both})
+        assert request.segments
+        assert request.options.word_timestamps
+    for name, value in (("include[0]", "logprobs"), ("include", '["logprobs"]')):
+        assert parsed({name: value}).logprobs
+
+
+def test_known_speakers_as_a_list() -> None:
+    voice = "data:audio/wav;base64,UklGRg=="
+    for form in (
+        {f"{NAMES}[0]": "Ann, B.", f"{REFERENCES}[0]": voice},
+        {NAMES: '["Ann, B."]', REFERENCES: json.dumps([voice])},
+        {f"{NAMES}[]": "Ann, B.", f"{REFERENCES}[]": voice},
+    ):
+        options = parsed({"response_format": "diarized_json", **form}).options
+        assert list(options.known_speakers or ()) == ["Ann, B."]
+
+
+def test_without_a_model_the_first_is_used() -> None:
+    assert parse_request({}, "transcribe", DEFAULTS).model == ""
+    assert parsed({"model": ""}).model == ""
 
 
 def test_translations() -> None:
@@ -112,11 +174,20 @@ def test_translations() -> None:
 @pytest.mark.parametrize(
     ("form", "param", "words"),
     [
-        ({"model": ""}, "model", "is missing"),
         ({"response_format": "docx"}, "response_format", "must be one of json, text"),
         ({"stream": "maybe"}, "stream", "must be one of true, false"),
         ({"stream": "true", "response_format": "srt"}, "stream", "has no effect"),
-        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "needs"),
+        ({"timestamp_granularities[]": "words"}, "timestamp_granularities", "word, segment"),
+        ({"keywords[x]": "a"}, "keywords", "keywords[x] is not a field"),
+        ({"temperature": "[[0]]"}, "temperature", "a list of texts or numbers"),
+        ({"temperature": '[{"a": 1}]'}, "temperature", "a list of texts or numbers"),
+        (
+            {"clip_timestamps": "[[0, null], [5, 6]]"},
+            "clip_timestamps",
+            "only the last value may be null",
+        ),
+        ({"clip_timestamps": "[" * 100_000}, "clip_timestamps", "of the form X,X"),
+        ({"suppress_tokens": "[" + "1" * 5000 + "]"}, "suppress_tokens", "of the form N,N"),
         (
             {"timestamp_granularities[]": "line", "response_format": "verbose_json"},
             "timestamp_granularities",
@@ -127,13 +198,19 @@ def test_translations() -> None:
         ({"language": ["en", "de"]}, "language", "more than once"),
         ({"language": "xx"}, "language", "is not a language"),
         ({"language": "jp"}, "language", "did you mean 'ja'"),
-        ({"language": "mul"}, "language", "multilingual=True"),
+        ({"language": "mul"}, "language", "multilingual=true"),
+        ({"language": "xyz"}, "language", "give a code such as 'en', or 'auto'"),
+        ({"language": "en-US,de-DE"}, "language", "give languages=de,en"),
+        ({"temperature": "0.4,0.2"}, "temperature", "temperature=0.4,0.2: the values must be in"),
         ({"prompt": "a " * 300, "prefix": "b " * 300, "beam_size": "0"}, "beam_size", "beam_size"),
         ({"temperature": "hot"}, "temperature", "'hot'"),
         ({"temperature": "3"}, "temperature", "out of range"),
         ({"beam_size": "two"}, "beam_size", "of the form N"),
         ({"vad": "off"}, "vad", "true or false"),
         ({"beem_size": "2"}, "beem_size", "did you mean beam_size"),
+        ({"response_formt": "json"}, "response_formt", "did you mean response_format"),
+        ({"timestamp_granularity[]": "word"}, "timestamp_granularity", "timestamp_granularities"),
+        ({"modell": "base"}, "modell", "did you mean model"),
         ({"task": "translate"}, "task", "is not a field"),
         ({"sampling_rate": "8000"}, "sampling_rate", "is not a field"),
         ({"chunking_strategy": "manual"}, "chunking_strategy", "must be"),
@@ -164,5 +241,6 @@ def test_wrong_fields_are_refused_by_name(
 def test_an_error_names_the_field_that_set_the_option() -> None:
     error = wb.OptionError("hotwords and initial_prompt have more than 219 tokens")
     assert about(error, {"keywords[]": ["Ada"]}).param == "keywords"
+    assert about(error, {"keywords[0]": ["Ada"]}).param == "keywords"
     assert about(error, {"hotwords": ["Ada"]}).param == "hotwords"
     assert about(wb.OptionError("this is too much"), {}).param is None

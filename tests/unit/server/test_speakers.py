@@ -116,11 +116,6 @@ def test_the_options_of_the_server_are_left_out_if_no_speakers_are_found() -> No
             "above max_speakers",
         ),
         ({"include[]": "logprobs", "response_format": "diarized_json"}, "include", "needs"),
-        (
-            {"timestamp_granularities[]": "word", "response_format": "diarized_json"},
-            "timestamp_granularities",
-            "needs",
-        ),
     ],
     ids=str,
 )

@@ -106,6 +106,29 @@ def test_wrong_forms(body: bytes, status: int, message: str) -> None:
     assert caught.value.status == status
 
 
+def test_voices_have_a_limit_of_their_own() -> None:
+    for ending in ("", "[]", "[0]"):
+        voice = part(f"known_speaker_references{ending}", bytes(MAX_FIELD_BYTES + 1))
+        assert list(received(voice, END).fields) == [f"known_speaker_references{ending}"]
+
+
+def test_a_file_without_a_name() -> None:
+    """The recording is the part `file`: some clients give no file name."""
+    result = received(part("file", b"RIFF\x24\x00\x00\x00WAVE"), part("model", b"base"), END)
+    assert (contents(result), result.fields) == (b"RIFF\x24\x00\x00\x00WAVE", {"model": ["base"]})
+    assert result.file is not None
+    assert result.file.name == "audio"
+
+
+@pytest.mark.parametrize(
+    "text", [b"talk.mp3", b"@talk.mp3", b"https://example.com/a", b"QUJD" * 999]
+)
+def test_a_file_that_is_text(text: bytes) -> None:
+    with pytest.raises(ApiError, match="no recording; send the contents") as caught:
+        received(part("file", text), END)
+    assert (caught.value.status, caught.value.param) == (400, "file")
+
+
 @pytest.mark.parametrize(
     ("given_name", "name"),
     [
