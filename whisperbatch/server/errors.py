@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
@@ -68,12 +69,14 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that tell clients whether and when to repeat the request."""
+        """The headers that tell clients whether, when and how to repeat the request."""
         headers = {}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(math.ceil(self.retry_after), 1))
         if self.may_retry is not None:
             headers["x-should-retry"] = str(self.may_retry).lower()
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = "Bearer"
         return headers
 
 

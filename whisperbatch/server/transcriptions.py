@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import as_api_error, invalid, shutting_down
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
@@ -122,7 +123,9 @@ class Transcriptions:
 class _Work:
     """A request while its form is received, and then while its recording is transcribed."""
 
-    def __init__(self, of: Transcriptions, task: Task, stack: AsyncExitStack, client: str) -> None:
+    def __init__(
+        self, of: Transcriptions, task: Task, stack: AsyncExitStack, client: Client
+    ) -> None:
         self._of, self._task, self._stack, self._client = of, task, stack, client
         self._asked: TranscriptionRequest | None = None
         self._asr: wb.Transcriber | None = None
