@@ -1,6 +1,6 @@
 """A server with OpenAI's API for transcription. Needs the extra `server`.
 
-request ──> records ──> guard ──> app ──> transcriptions ──> uploads       the form; the file on disk
+request ──> records ──> guard ──> app ──> transcriptions ──> uploads       the form, the file
                                                         ├──> fields        what the client asks for
                                                         ├──> models        the loaded model
                                                         ├──> formats       the answer

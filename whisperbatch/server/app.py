@@ -88,7 +88,6 @@ class Server:
             lifespan=self._lifespan,
             docs_url=None,
             redoc_url=None,
-            root_path=settings.root_path,
         )
         self._add_routes(routes)
         self._guard = Guard(

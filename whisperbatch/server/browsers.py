@@ -5,8 +5,8 @@ permission for forms. Two headers, which pages cannot change, tell such requests
 
 Origin  names the page. It must be the server itself, or an origin that the settings allow.
 Host    names the server. For a server that listens on this machine only, it must be an address, or
-        a name of this machine: another name is that of a page whose owner points it at the server
-        (DNS rebinding).
+        a name that nobody can own in the public DNS. The owner of another name can point it at the
+        server, so that the server is the origin of a page (DNS rebinding).
 
 Programs such as curl send no origin, and the host that they connect to.
 """
@@ -14,11 +14,15 @@ Programs such as curl send no origin, and the host that they connect to.
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
 from whisperbatch.server.errors import ApiError
+
+PRIVATE: Final = (".localhost", ".internal")
+"""Ends of names that are reserved; "host.docker.internal" is the machine of a container."""
 
 
 class Browsers:
@@ -51,9 +55,8 @@ class Browsers:
     def _is_known(self, host: str) -> bool:
         name = _without_port(host)
         return (
-            not name  # HTTP/1.0; browsers send it always
-            or name == "localhost"
-            or name.endswith(".localhost")
+            "." not in name  # "localhost"; HTTP/1.0 may send no host
+            or name.endswith(PRIVATE)
             or name in self._hosts
             or is_address(name)
         )

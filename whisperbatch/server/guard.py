@@ -115,7 +115,8 @@ class Guard:
             ApiError: the key is wrong, the web page may not send requests, or the body is too
                 large.
         """
-        is_public = scope["method"] == "OPTIONS" or (scope["method"], scope["path"]) in PUBLIC
+        path = scope["path"].removeprefix(scope["root_path"])
+        is_public = scope["method"] == "OPTIONS" or (scope["method"], path) in PUBLIC
         if not self.keys:
             self._browsers.check(headers)
         elif not is_public:

@@ -132,7 +132,8 @@ class Recorder:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope = {**scope, "path": self._below_root(scope["path"])}
+        path = f"{self._root_path}{self._below_root(scope['path'])}"
+        scope = {**scope, "path": path, "root_path": self._root_path}
         scope[RECORD] = record = _record_of(scope)
 
         async def send_noted(message: Message) -> None:

@@ -181,7 +181,7 @@ class ServerSettings(BaseSettings):
             OptionError: the file with the keys cannot be read, is wrong, or has no key.
         """
         keys = dict[str, Client]()
-        if self.api_key:
+        if self.api_key is not None:
             if not (key := self.api_key.get_secret_value().strip()):
                 raise wb.OptionError("api_key is empty: give a key, or leave the setting out")
             keys[key] = Client("api_key", has_key=True)
