@@ -1,5 +1,6 @@
 """What operators need: checks, figures, the page of the API, paths below a proxy, spans."""
 
+import inspect
 import re
 import sys
 from html.parser import HTMLParser
@@ -184,6 +185,7 @@ async def test_a_span_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Tracer:
         def start_span(self, *arguments: Any, **keywords: Any) -> Span:
+            inspect.signature(trace.Tracer.start_span).bind(self, *arguments, **keywords)
             spans.append(Span(*arguments, **keywords))
             return spans[-1]
 
