@@ -11,7 +11,7 @@ import socket
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import whisperbatch as wb
 from whisperbatch.server.settings import ServerSettings
@@ -64,8 +64,8 @@ def addresses(settings: ServerSettings, opened: Iterable[socket.socket]) -> Iter
 
 def _found(
     hosts: Iterable[str], port: int
-) -> Iterator[tuple[socket.AddressFamily, tuple[str | int, ...]]]:
-    seen = set[tuple[str | int, ...]]()
+) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    seen = set[tuple[Any, ...]]()
     for host in hosts:
         flags = socket.AI_PASSIVE
         for family, *_, address in socket.getaddrinfo(
@@ -77,7 +77,7 @@ def _found(
 
 
 def _open(
-    family: socket.AddressFamily, address: tuple[str | int, ...], hosts: tuple[str, ...]
+    family: socket.AddressFamily, address: tuple[Any, ...], hosts: tuple[str, ...]
 ) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:

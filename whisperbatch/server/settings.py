@@ -85,6 +85,7 @@ class ServerSettings(BaseSettings):
         cli_prog_name="whisperbatch serve",
         cli_kebab_case=True,
         cli_hide_none_type=True,
+        cli_implicit_flags=True,
         extra="forbid",
     )
 

@@ -29,6 +29,11 @@ def in_loop(test: Any) -> Any:
     return run
 
 
+def settings_with(**given: Any) -> ServerSettings:
+    """Settings of a server, the others at their defaults."""
+    return ServerSettings(**given)
+
+
 BOUNDARY = "----between"
 TIMEOUT = 30.0  # seconds
 
@@ -171,7 +176,7 @@ async def running(
         ServerSettings, "load", lambda _self, _source: Transcriber(engine or speaking_engine())
     )
     options = json.dumps({"vad": False, **settings.pop("options", {})})
-    server = Server(ServerSettings(options=options, **settings))
+    server = Server(settings_with(options=options, **settings))
     started, stop = asyncio.Event(), asyncio.Event()
 
     async def receive() -> dict[str, str]:

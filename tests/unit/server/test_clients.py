@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.server.asgi import Client as HttpClient
-from tests.unit.server.asgi import in_loop, running, wav
+from tests.unit.server.asgi import in_loop, running, settings_with, wav
 from whisperbatch import OptionError
 from whisperbatch.server.clients import Client, Keys, read_keys
-from whisperbatch.server.settings import ServerSettings
 
 MODEL = {"model": "whisper-1"}
 
@@ -75,14 +74,14 @@ def test_keys_are_compared_as_utf_8() -> None:
 def test_the_settings_read_the_key_and_the_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_bytes(b"\xef\xbb\xbffirst name=alice\r\nsecond\r\n")
-    keys = ServerSettings(api_key=" third ", api_keys_file=file).keys()
+    keys = settings_with(api_key=" third ", api_keys_file=file).keys()
     names = {
         key: client.name for key in (b"first", b"second", b"third") if (client := keys.find(key))
     }
     assert names == {b"first": "alice", b"second": "key2", b"third": "api_key"}
     file.write_bytes(b"secret\xff")
     with pytest.raises(OptionError, match="must be in UTF-8") as caught:
-        ServerSettings(api_keys_file=file).keys()
+        settings_with(api_keys_file=file).keys()
     assert "secret" not in str(caught.value)
 
 
@@ -90,7 +89,7 @@ def test_the_settings_read_the_key_and_the_file(tmp_path: Path) -> None:
 def test_an_empty_key_is_an_error(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("WHISPERBATCH_API_KEY", key)
     with pytest.raises(OptionError, match="api_key is empty"):
-        ServerSettings().keys()
+        settings_with().keys()
 
 
 async def post(client: HttpClient, key: str, seconds: float = 3) -> tuple[int, str | None]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.asgi import Client, in_loop, running, wav
+from tests.unit.server.asgi import Client, in_loop, running, settings_with, wav
 from whisperbatch import MissingExtraError, Transcriber
 from whisperbatch.server.app import Server
-from whisperbatch.server.settings import ServerSettings
 
 MODEL = {"model": "whisper-1"}
 
@@ -215,5 +214,5 @@ async def test_a_span_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spans_need_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(MissingExtraError, match=re.escape("whisperbatch[telemetry]")):
-        Server(ServerSettings(otel=True))
-    Server(ServerSettings())
+        Server(settings_with(otel=True))
+    Server(settings_with())
