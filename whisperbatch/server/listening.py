@@ -7,6 +7,7 @@ uds="/run/speech.sock"  a file; its permissions are those that the umask leaves
 """
 
 import errno
+import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator
@@ -81,7 +82,8 @@ def _open(
 ) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # on Windows, two programs could then use the port
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             both = hosts == (ANY_ADDRESS,)
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)

@@ -122,7 +122,7 @@ class _Engines:
 
     def update(self) -> None:
         """Add what the models have computed since the last call."""
-        for asr in self._loaded():
+        for asr in {*self._loaded(), *self._seen}:  # also those that are being closed
             activity = asr.activity
             rows, calls = self._seen.get(asr, (0, 0))
             self._rows += activity.rows - rows

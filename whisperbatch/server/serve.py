@@ -160,7 +160,9 @@ class Connection(H11Protocol):
         """Answer a request that is not HTTP, and close the connection."""
         cycle = self.cycle
         request_id = f"req_{uuid.uuid4().hex}"
-        log.info("%s request_id=%s status=400", msg, request_id)
+        client = self.client[0] if self.client else ""
+        values = {"request_id": request_id, "client": client, "status": 400, "code": "invalid_http"}
+        log.info("request", extra={"values": values})
         if not cycle or not cycle.response_started or cycle.response_complete:
             body = json.dumps(ApiError(400, msg, code="invalid_http").body).encode()
             head = (

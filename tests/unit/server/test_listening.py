@@ -52,17 +52,29 @@ def is_healthy(**variables: str) -> bool:
         ("0.0.0.0, ::", {"127.0.0.1", "::1"}),
     ],
 )
-def test_the_server_listens_on_all_its_hosts(tmp_path: Path, host: str, reached: set[str]) -> None:
+def test_sockets_of_all_hosts(host: str, reached: set[str]) -> None:
+    opened = listen(settings_of(("--port", "0", "--host", host)))
+    found = set()
+    port = opened[0].getsockname()[1]
+    for address in ("127.0.0.1", "::1"):
+        try:
+            socket.create_connection((address, port), timeout=10).close()
+        except ConnectionRefusedError:
+            continue
+        found.add(address)
+    for each in opened:
+        each.close()
+    assert found == reached
+
+
+@ipv6
+@pytest.mark.parametrize("host", ["127.0.0.1,::1", "::1", "::"])
+def test_the_check_of_the_containers(tmp_path: Path, host: str) -> None:
     with serving(tmp_path, "--host", host, "--api-key", "secret") as server:
-        found = set()
-        for address in ("127.0.0.1", "::1"):
-            try:
-                assert server.get("/health", address)[0] == 200
-            except ConnectionRefusedError:
-                continue
-            found.add(address)
-        assert found == reached
         assert len({port for _, port in server.addresses}) == 1
+        assert [server.get("/health", address)[0] for address, _ in server.addresses] == [200] * (
+            host.count(",") + 1
+        )
         assert is_healthy(HOST=host, PORT=str(server.addresses[0][1]))
         assert not is_healthy(HOST=host, PORT="1")
 
@@ -75,13 +87,6 @@ def test_a_port_in_use_is_an_error_before_the_model_is_loaded() -> None:
     assert f"port {port} is in use" in messages.splitlines()[-1]
     assert "the model is loaded" not in messages
     assert "Traceback" not in messages
-
-
-def test_a_missing_directory_is_an_error_before_the_model_is_loaded() -> None:
-    status, messages = failing("--upload-directory", "/does/not/exist")
-    assert status == 2
-    assert "upload_directory cannot be used" in messages.splitlines()[-1]
-    assert "the model is loaded" not in messages
 
 
 @pytest.mark.parametrize(
@@ -112,8 +117,14 @@ def test_a_wrong_setting_is_an_error(flags: tuple[str, str], message: str) -> No
         start()
 
 
-def test_warnings_of_settings(tmp_path: Path) -> None:
-    variables = {"WHISPERBATCH_MAX_REQUEST": "7", "WHISPERBATCH_CACHE": str(tmp_path)}
+def test_warnings_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(settings_of(("--host", "127.0.0.1,::1")).warnings()) == []
+    assert list(settings_of(("--host", "0.0.0.0", "--api-key", "a")).warnings()) == []  # noqa: S104
+    assert list(settings_of(("--host", "0.0.0.0", "--uds", "a")).warnings()) == []  # noqa: S104
+    monkeypatch.setenv("WHISPERBATCH_PORT", "1")
+    monkeypatch.setenv("WHISPERBATCH_CACHE", "a")
+    assert list(settings_of(()).warnings()) == []
+    variables = {"WHISPERBATCH_MAX_REQUEST": "7"}
     with serving(tmp_path, "--host", "0.0.0.0", **variables) as server:  # noqa: S104
         warnings = [line for line in server.messages.splitlines() if " WARNING " in line]
     assert len(warnings) == 2
@@ -122,22 +133,18 @@ def test_warnings_of_settings(tmp_path: Path) -> None:
     assert "did you mean WHISPERBATCH_MAX_REQUESTS?" in warnings[1]
 
 
-def test_a_server_for_this_machine_has_no_warning(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host", "127.0.0.1") as server:
-        assert " WARNING " not in server.messages
-
-
 def test_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as old:  # of a server that was killed
         old.bind(str(path))
     with serving(tmp_path, "--uds", str(path)) as server:
-        assert server.get("/health", uds=path, headers={"host": "example.com"})[0] == 200
+        forwarded = {"host": "example.com", "x-forwarded-for": "192.0.2.7"}
+        assert server.get("/health", uds=path, headers=forwarded)[0] == 200
+        server.wait_for("client=192.0.2.7")
         assert is_healthy(UDS=str(path), PORT="1")
         assert f"the Unix socket {path}" in server.messages
-        status, messages = failing("--uds", str(path))
-        assert status == 2
-        assert f"uds={path} cannot be used" in messages
+        with pytest.raises(OptionError, match="cannot be used"):
+            listen(settings_of(("--uds", str(path))))
     assert not path.exists()
 
 
@@ -186,9 +193,9 @@ def test_tls(tmp_path: Path) -> None:
 
 def test_a_key_of_tls_with_a_password_is_an_error(tmp_path: Path) -> None:
     locked, key = certificate(tmp_path, "locked", "-passout", "pass:secret")
-    status, messages = failing("--tls-cert", str(locked), "--tls-key", str(key))
-    assert status == 2
-    assert "tls_cert and tls_key cannot be used" in messages
+    settings = settings_of(("--tls-cert", str(locked), "--tls-key", str(key)))
+    with pytest.raises(OptionError, match="tls_cert and tls_key cannot be used"):
+        read_certificate(ssl.create_default_context(), settings)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with signals")
