@@ -1,10 +1,11 @@
 """The limit of requests, and the limits of each client.
 
-    request ──> admitted(client) ──> upload ──> check_wait ──> transcription ──> note_audio
+    request ──> admitted ──> upload ──> check_audio, check_wait ──> transcription ──> note_audio
 
-429 of admitted    there is no place, or the client has reached a limit
-429 of check_wait  a long recording would wait too long
-note_audio         counts the audio of the client's day
+admitted     429: there is no place, or the client has reached a limit
+check_audio  429: the recording is longer than the rest of the client's day
+check_wait   429: a long recording would wait too long
+note_audio   counts the audio of the client's day
 
 A refused request is told when to come back. The estimate only counts time in which the server
 worked: an idle hour says nothing about how fast requests end.
@@ -148,7 +149,8 @@ class Admission:
                 self._wait(),
                 "too_many_requests",
             )
-        self._check_usage(client)
+        self.check_audio(client)
+        self._begin(client)
         self.active += 1
         self._active[name] += 1
         self._clock.start()
@@ -167,42 +169,54 @@ class Admission:
         if client.audio_per_day is not None:
             self._used_today(client).audio += seconds
 
+    def check_audio(self, client: Client, length: float = 0.0) -> None:
+        """Refuse a recording that is longer than the rest of the client's day.
+
+        Args:
+            client: who sends it.
+            length: of the recording, in seconds, as far as it is known.
+
+        Raises:
+            ApiError: the client has reached its limit (429).
+        """
+        if client.audio_per_day is None:
+            return
+        rest = client.audio_per_day - self._used_today(client).audio
+        if rest <= 0 or length > rest:
+            raise ApiError(
+                429,
+                f"your limit is {client.audio_per_day:.0f} s of audio a day (UTC), of which "
+                f"{max(rest, 0):.0f} s are left",
+                kind="rate_limit_error",
+                code="audio_limit_reached",
+                retry_after=DAY - self.today() % DAY,
+                may_retry=False,
+            )
+
     def _used_today(self, client: Client) -> _Usage:
         used = self._used.setdefault(client.name, _Usage())
         if used.day != (day := int(self.today() // DAY)):
             used.day, used.audio = day, 0.0
         return used
 
-    def _check_usage(self, client: Client) -> None:
-        """Check the limits of a client in time, and count the request that begins.
+    def _begin(self, client: Client) -> None:
+        """Count a request that begins, if the number in a minute is limited.
 
         Raises:
-            ApiError: the client has reached a limit (429).
+            ApiError: the client has reached its limit (429).
         """
-        if client.audio_per_day is None and client.requests_per_minute is None:
+        if client.requests_per_minute is None:
             return
-        used = self._used_today(client)
-        if client.audio_per_day is not None and used.audio >= client.audio_per_day:
-            raise ApiError(
-                429,
-                f"your recordings of today are {used.audio:.0f} s long; your limit is "
-                f"{client.audio_per_day:.0f} s a day (UTC)",
-                kind="rate_limit_error",
-                code="audio_limit_reached",
-                retry_after=DAY - self.today() % DAY,
-                may_retry=False,
+        now, begins = self.now(), self._used_today(client).begins
+        while begins and begins[0] <= now - MINUTE:
+            begins.popleft()
+        if len(begins) >= client.requests_per_minute:
+            raise busy(
+                f"your limit is {client.requests_per_minute} requests a minute",
+                begins[0] + MINUTE - now,
+                "rate_limit_reached",
             )
-        if client.requests_per_minute is not None:
-            now = self.now()
-            while used.begins and used.begins[0] <= now - MINUTE:
-                used.begins.popleft()
-            if len(used.begins) >= client.requests_per_minute:
-                raise busy(
-                    f"your limit is {client.requests_per_minute} requests a minute",
-                    used.begins[0] + MINUTE - now,
-                    "rate_limit_reached",
-                )
-            used.begins.append(now)
+        begins.append(now)
 
     def check_wait(self, submitted: Submitted) -> None:
         """Refuse a long recording that would wait too long for a place.

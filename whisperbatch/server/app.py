@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -174,7 +173,7 @@ class Server:
         ):
             app.get(path, summary=summary)(answer)
             app.head(path, include_in_schema=False)(answer)
-        app.get("/docs", include_in_schema=False)(partial(_show_docs, app))
+        app.get("/docs", include_in_schema=False)(self._show_docs)
         app.get("/metrics", summary="Figures for Prometheus")(self._figures)
         app.get("/v1/models", summary="The models")(self._list_models)
         app.get("/v1/models/{model:path}", summary="One model")(self._show_model)
@@ -217,6 +216,9 @@ class Server:
     async def _figures(self) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
+    async def _show_docs(self, request: Request) -> HTMLResponse:
+        return HTMLResponse(page_of(request.app.openapi()))
+
     async def _list_models(self) -> dict[str, Any]:
         return {"object": "list", "data": [_describe(name) for name in self.models.names]}
 
@@ -235,11 +237,6 @@ class Server:
 
 def _describe(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": TITLE}
-
-
-async def _show_docs(app: FastAPI) -> HTMLResponse:
-    """Answer with the page of the API, which needs nothing from elsewhere."""
-    return HTMLResponse(page_of(app.openapi()))
 
 
 async def _as_http_error(_: Request, error: Exception) -> JSONResponse:

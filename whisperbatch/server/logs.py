@@ -24,7 +24,7 @@ NAMES: Final = ("whisperbatch", "uvicorn")
 
 
 def configure_logging(form: LogFormat, level: LogLevel) -> None:
-    """Print the log to standard error, in place of all other handlers.
+    """Print the log, and Python's warnings, to standard error, in place of all other handlers.
 
     Args:
         form: of the lines.
@@ -35,6 +35,7 @@ def configure_logging(form: LogFormat, level: LogLevel) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(logging.WARNING, _number(level)))
+    logging.captureWarnings(capture=True)
     for name in NAMES:
         log = logging.getLogger(name)
         log.handlers = []

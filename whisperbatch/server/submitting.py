@@ -59,7 +59,7 @@ async def submit(
         The recording.
 
     Raises:
-        ApiError: the recording would wait too long (429).
+        ApiError: the recording would wait too long, or the client has too little audio left (429).
         OptionError: the model cannot honour an option.
         AudioError: the recording of a known speaker cannot be used.
         MissingExtraError: the networks that find speakers are not installed.
@@ -72,8 +72,10 @@ async def submit(
     file = cast("BinaryIO", spool.open(in_order=in_order))
     length, submitted = None, asr.submitted
     # the library measures files that have to wait, but no pipes
-    if spool.complete and (in_order or submitted.long_waiting):
+    is_limited = client.audio_per_day is not None
+    if spool.complete and (in_order or submitted.long_waiting or is_limited):
         length = await asyncio.to_thread(known_duration, cast("BinaryIO", spool.open()), options)
+    admission.check_audio(client, length or 0.0)
     if not is_short(length):
         admission.check_wait(submitted)
 

@@ -30,6 +30,7 @@ from whisperbatch.server.fields import TranscriptionRequest, about, parse_reques
 from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
+from whisperbatch.server.records import note_error
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.submitting import before, client_of, disconnect, submit, timed_out
 from whisperbatch.server.uploads import FILE, Form, boundary_of, disk_full, new_spool, pieces
@@ -116,7 +117,9 @@ class Transcriptions:
                 try:
                     self._metrics.note(await submission, time.perf_counter() - started)
                 except wb.WhisperBatchError as error:
-                    self._metrics.errors.labels(as_api_error(error).code or "none").inc()
+                    code = as_api_error(error).code
+                    note_error(code)
+                    self._metrics.errors.labels(code or "none").inc()
             yield event
 
 
@@ -273,6 +276,7 @@ class _EventResponse(Response):
                     await sending
             if late:
                 error = shutting_down() if self._cut.is_set() else timed_out(self._max_time)
+                note_error(error.code)
                 for event in ending_with(error):
                     await send(_body(event))
                 await send(_body(""))

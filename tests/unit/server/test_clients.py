@@ -103,21 +103,22 @@ async def test_the_audio_of_a_day_is_limited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "keys"
-    file.write_text("a name=alice audio_per_day=5\nb")
+    file.write_text("a name=alice audio_per_day=6\nb")
     async with running(monkeypatch, api_keys_file=file) as client:
         now = [1000.0]
         client.server.admission.today = lambda: now[0]
+        assert await post(client, "a", 7) == (429, "audio_limit_reached")  # its header says 7 s
         assert [await post(client, "a") for _ in range(3)] == [
             (200, None),
-            (200, None),  # 3 s were used
+            (200, None),
             (429, "audio_limit_reached"),
         ]
         assert await post(client, "b") == (200, None)
         refused = await client.post(MODEL, wav(1), headers={"authorization": "Bearer a"})
         assert refused.headers["retry-after"] == "85400"  # until midnight
         assert refused.headers["x-should-retry"] == "false"
-        assert "6 s" in refused.error["message"]
-        file.write_text("new name=alice audio_per_day=7")  # the counts survive
+        assert "6 s of audio a day (UTC), of which 0 s are left" in refused.error["message"]
+        file.write_text("new name=alice audio_per_day=9")  # the counts survive
         client.server.reload_keys()
         assert await post(client, "new") == (200, None)
         assert await post(client, "new") == (429, "audio_limit_reached")

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import socket
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def loggers() -> Iterator[None]:
         for log in map(logging.getLogger, ("", "whisperbatch", "uvicorn"))
     }
     yield
+    logging.captureWarnings(capture=False)
     for log, (handlers, level, propagate) in kept.items():
         log.handlers, log.propagate = handlers, propagate
         log.setLevel(level)
@@ -130,6 +132,27 @@ async def test_an_unexpected_error_has_the_id_of_its_request(
 
 
 @in_loop
+async def test_an_error_in_a_stream_has_its_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class FailingEngine(FakeEngine):
+        def decode(self, *arguments: Any) -> Any:
+            if len(self.batches) > 3:
+                raise RuntimeError("out of order")
+            return super().decode(*arguments)
+
+    configure_logging("json", "info")
+    async with running(monkeypatch, FailingEngine()) as client:
+        capsys.readouterr()
+        fields = {**MODEL, "stream": "true", "language": "en"}
+        answer = await client.post(fields, wav(1800))
+        (line,) = requests(capsys)
+        assert (line["status"], line["code"]) == (200, "internal_error")
+        assert b'"code":"internal_error"' in answer.body
+        assert 0 < line["audio_seconds"] < 1800
+
+
+@in_loop
 async def test_no_key_no_field_and_no_text_is_logged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +191,16 @@ def test_a_line_of_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(rf'{TIME} INFO a\\x1b\[31m name\\nwith lines path="/a b" status=200', first)
     assert re.fullmatch(rf"{TIME} ERROR failed", second)
     assert trace == ["ValueError: bad\\x1b", "worse"]
+
+
+def test_warnings_of_python_are_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure_logging("text", "info")
+        warnings.warn("old", stacklevel=1)
+        logging.captureWarnings(capture=False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"{TIME} WARNING .*UserWarning: old", line)
 
 
 def test_a_path_cannot_write_other_lines(capsys: pytest.CaptureFixture[str]) -> None:
