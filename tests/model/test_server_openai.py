@@ -338,7 +338,7 @@ def test_the_request_id_of_the_client_is_kept(server: RunningServer) -> None:
 
 
 def test_the_page_of_the_api(server: RunningServer) -> None:
-    assert b"swagger" in server.get("/docs")[1]
+    assert b"POST /v1/audio/transcriptions" in server.get("/docs")[1]
     paths = json.loads(server.get("/openapi.json")[1])["paths"]
     schema = paths["/v1/audio/transcriptions"]["post"]["requestBody"]["content"]
     properties = schema["multipart/form-data"]["schema"]["properties"]
