@@ -92,6 +92,8 @@ class Submission:
         self._run: PipelineRun | None = run
         self._measure: Callable[[], float | None] | None = measure
         self._advance: Callable[[float], None] = lambda _: None
+        self._submitted = time.monotonic()
+        self._active_since: float | None = None  # or the end, if it was cancelled before
         self._changed = threading.Condition()
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
@@ -110,6 +112,19 @@ class Submission:
     def done(self) -> bool:
         """Whether the recording has ended: with a transcript, with an error, or cancelled."""
         return self._result is not None
+
+    @property
+    def position(self) -> float:
+        """End of the audio that is transcribed, in seconds from the start of the recording."""
+        if isinstance(self._result, Transcript):
+            return self._result.duration
+        return self._segments[-1].end if self._segments else 0.0
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the recording waited for its place; until now, if it waits."""
+        end = self._active_since
+        return (time.monotonic() if end is None else end) - self._submitted
 
     def result(self, timeout: float | None = None) -> Transcript:
         """Wait for the end of the recording and return the transcript.
@@ -223,6 +238,7 @@ class Submission:
         self._measure = None
         if (run := self._run) is None:  # cancelled
             return
+        self._active_since = time.monotonic()
         try:
             with closing(segments_and_transcripts(run.results())) as items:
                 for _, item in items:
@@ -252,6 +268,7 @@ class Submission:
         with self._changed:
             if self._result is None:
                 self._result = result
+                self._active_since = self._active_since or time.monotonic()
                 self._notify()
 
     def _notify(self) -> None:

@@ -125,7 +125,9 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         assert packages.issuperset(match[1].split())
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
-    elif match := re.match(r"(?:[A-Z_]+=\S+ )?whisperbatch ([a-z-]+)", command):
+    elif match := re.match(
+        r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ([a-z-]+)", command
+    ):
         sources = [ROOT / "whisperbatch/cli/app.py", ROOT / "whisperbatch/cli/plans.py"]
         assert any(f'@app.command("{match[1]}"' in source.read_text() for source in sources)
         if match[1] == "serve":

@@ -182,6 +182,35 @@ def test_at_most_a_number_of_recordings_is_active(monkeypatch: pytest.MonkeyPatc
             handles[7].result(0)
 
 
+def test_the_wait_for_a_place_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions.Places, "of", lambda *_: submissions.Places(1, 1))
+    with Transcriber(FakeEngine(delay={"decode": 0.2})) as asr:
+        first, second, third = (asr.submit(noise(5, seed), **OPTIONS) for seed in range(3))
+        first.result(10)
+        third.cancel()
+        while second.waited < 0.2:  # it goes on
+            time.sleep(0.01)
+        second.result(10)
+        waited = [handle.waited for handle in (first, second, third)]
+        assert waited[1] >= 0.2
+        assert waited[1] > waited[0]
+        time.sleep(0.05)
+        assert [handle.waited for handle in (first, second, third)] == waited
+
+
+def test_the_position_is_the_end_of_the_transcribed_audio() -> None:
+    with Transcriber(FakeEngine(decode=constant)) as asr:
+        handle = asr.submit(noise(300), **OPTIONS)
+        assert handle.position <= 300
+        for segment in handle:
+            assert handle.position >= segment.end
+        assert handle.result(10).duration == handle.position == 300
+        stopped = asr.submit(noise(900), **OPTIONS)
+        first = next(iter(stopped))
+        stopped.cancel()
+        assert first.end <= stopped.position <= 900
+
+
 @contextmanager
 def places(all_places: int, long: int, delay: float = 0.01) -> Iterator[Transcriber]:
     """Yield a model with places for recordings."""

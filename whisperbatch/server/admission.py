@@ -1,7 +1,11 @@
-"""The limit of requests, and of the requests of one client.
+"""The limit of requests, and the limits of each client.
 
-    request ──> admitted(client) ──> upload ──> check_wait(length) ──> transcription
-                  429: no place                   429: the wait is too long
+    request ──> admitted ──> upload ──> check_audio, check_wait ──> transcription ──> note_audio
+
+admitted     429: there is no place, or the client has reached a limit
+check_audio  429: the recording is longer than the rest of the client's day
+check_wait   429: a long recording would wait too long
+note_audio   counts the audio of the client's day
 
 A refused request is told when to come back. The estimate only counts time in which the server
 worked: an idle hour says nothing about how fast requests end.
@@ -16,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import ApiError, shutting_down
 from whisperbatch.submissions import Submitted
 
@@ -23,6 +28,9 @@ RECENT: Final = 20  # requests whose ends give the rate
 MAX_RETRY: Final = 120.0  # seconds; OpenAI's clients do not wait longer
 FIRST_GUESS: Final = 5.0  # seconds that a request takes, before any request has ended
 OWN_SHARE: Final = 0.5  # of the places, for one client
+MINUTE: Final = 60.0  # seconds
+DAY: Final = 86_400.0  # seconds
+NOBODY: Final = Client()
 
 
 class BusyClock:
@@ -70,10 +78,24 @@ class Limits:
     per_client: int | None = None
     wait: float = math.inf
 
-    @property
-    def of_client(self) -> int:
-        """Number of requests of one client."""
-        return self.per_client or max(int(self.requests * OWN_SHARE), 1)
+    def of_client(self, client: Client) -> int:
+        """Return the number of requests of a client."""
+        return client.requests or self.per_client or max(int(self.requests * OWN_SHARE), 1)
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What a client with limits has used.
+
+    Attributes:
+        begins: times at which requests began, in the last minute, in seconds.
+        day: number of the day (UTC) since 1970.
+        audio: seconds of audio of this day.
+    """
+
+    begins: deque[float] = field(default_factory=deque)
+    day: int = 0
+    audio: float = 0.0
 
 
 @dataclass(eq=False)
@@ -83,6 +105,7 @@ class Admission:
     Attributes:
         limits: as configured.
         now: clock, in seconds.
+        today: clock of the days, in seconds since 1970.
         active: number of admitted requests that have not ended.
         closed: whether the server shuts down, so that new requests are refused.
         cut: set when the requests that have not ended get the status 503.
@@ -90,39 +113,46 @@ class Admission:
 
     limits: Limits
     now: Callable[[], float] = time.monotonic
+    today: Callable[[], float] = time.time
     active: int = field(default=0, init=False)
     closed: bool = field(default=False, init=False)
     cut: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
-        self._clients: Counter[str] = Counter()
+        self._active: Counter[str] = Counter()
+        self._used: dict[
+            str, _Usage
+        ] = {}  # by the name of the client: it outlives a reload of keys
         self._clock = BusyClock(self.now)
         self._ends: deque[float] = deque(maxlen=RECENT)
         self._refused: deque[float] = deque()
 
     @contextmanager
-    def admitted(self, client: str = "") -> Iterator[None]:
+    def admitted(self, client: Client = NOBODY) -> Iterator[None]:
         """Count a request until the end of a `with` block.
 
         Args:
-            client: name of its key, or address.
+            client: who sends it.
 
         Raises:
-            ApiError: there is no place (429), or the server shuts down (503).
+            ApiError: there is no place, or the client has reached a limit (429), or the server
+                shuts down (503).
         """
         if self.closed:
             raise shutting_down()
         if self.active >= self.limits.requests:
             raise busy(f"the server works on {self.active} requests, its limit", self._wait())
-        if self._clients[client] >= self.limits.of_client:
+        name = client.name
+        if self._active[name] >= self.limits.of_client(client):
             raise busy(
-                f"the server works on {self._clients[client]} of your requests, its limit for one "
-                "client",
+                f"the server works on {self._active[name]} of your requests, its limit for you",
                 self._wait(),
                 "too_many_requests",
             )
+        self.check_audio(client)
+        self._begin(client)
         self.active += 1
-        self._clients[client] += 1
+        self._active[name] += 1
         self._clock.start()
         try:
             yield
@@ -130,9 +160,63 @@ class Admission:
             self._ends.append(self._clock.seconds)
             self._clock.stop()
             self.active -= 1
-            self._clients[client] -= 1
-            if not self._clients[client]:
-                del self._clients[client]
+            self._active[name] -= 1
+            if not self._active[name]:
+                del self._active[name]
+
+    def note_audio(self, client: Client, seconds: float) -> None:
+        """Count audio that was transcribed for a client."""
+        if client.audio_per_day is not None:
+            self._used_today(client).audio += seconds
+
+    def check_audio(self, client: Client, length: float = 0.0) -> None:
+        """Refuse a recording that is longer than the rest of the client's day.
+
+        Args:
+            client: who sends it.
+            length: of the recording, in seconds, as far as it is known.
+
+        Raises:
+            ApiError: the client has reached its limit (429).
+        """
+        if client.audio_per_day is None:
+            return
+        rest = client.audio_per_day - self._used_today(client).audio
+        if rest <= 0 or length > rest:
+            raise ApiError(
+                429,
+                f"your limit is {client.audio_per_day:.0f} s of audio a day (UTC), of which "
+                f"{max(rest, 0):.0f} s are left",
+                kind="rate_limit_error",
+                code="audio_limit_reached",
+                retry_after=DAY - self.today() % DAY,
+                may_retry=False,
+            )
+
+    def _used_today(self, client: Client) -> _Usage:
+        used = self._used.setdefault(client.name, _Usage())
+        if used.day != (day := int(self.today() // DAY)):
+            used.day, used.audio = day, 0.0
+        return used
+
+    def _begin(self, client: Client) -> None:
+        """Count a request that begins, if the number in a minute is limited.
+
+        Raises:
+            ApiError: the client has reached its limit (429).
+        """
+        if client.requests_per_minute is None:
+            return
+        now, begins = self.now(), self._used_today(client).begins
+        while begins and begins[0] <= now - MINUTE:
+            begins.popleft()
+        if len(begins) >= client.requests_per_minute:
+            raise busy(
+                f"your limit is {client.requests_per_minute} requests a minute",
+                begins[0] + MINUTE - now,
+                "rate_limit_reached",
+            )
+        begins.append(now)
 
     def check_wait(self, submitted: Submitted) -> None:
         """Refuse a long recording that would wait too long for a place.

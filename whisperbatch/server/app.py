@@ -1,8 +1,8 @@
 """The application: its routes, and its state from its start to its end.
 
-guard ┬─> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
-      ├─> /, /predict ──> endpoints ──> asr.submit
-      └─> /v1/models, /health, /ready, /metrics, /docs
+recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.submit
+                   ├─> /, /predict ──> endpoints ──> asr.submit
+                   └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
 import asyncio
@@ -16,11 +16,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.server.admission import Admission, Limits
+from whisperbatch.server.browsers import Browsers
+from whisperbatch.server.docs_page import page_of
 from whisperbatch.server.endpoints import OPENAPI, Endpoints
 from whisperbatch.server.errors import (
     ApiError,
@@ -33,7 +35,9 @@ from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
+from whisperbatch.server.records import Record, Recorder, note_error
 from whisperbatch.server.settings import ServerSettings
+from whisperbatch.server.spans import Spans
 from whisperbatch.server.transcriptions import Transcriptions
 
 if TYPE_CHECKING:
@@ -83,11 +87,17 @@ class Server:
             title=TITLE,
             description="Transcription with OpenAI's API.",
             lifespan=self._lifespan,
+            docs_url=None,
             redoc_url=None,
         )
         self._add_routes(routes)
         self._guard = Guard(
-            routes, settings.keys(), int(settings.max_upload), self._metrics, self.admission.cut
+            routes,
+            settings.keys(),
+            browsers=Browsers(settings.origins, local=settings.is_local and settings.uds is None),
+            max_bytes=int(settings.max_upload),
+            metrics=self._metrics,
+            cut=self.admission.cut,
         )
         guarded: ASGIApp = self._guard
         if settings.origins:
@@ -96,9 +106,14 @@ class Server:
                 allow_origins=settings.origins,
                 allow_methods=["GET", "POST"],
                 allow_headers=["*"],
-                expose_headers=["x-request-id"],
+                expose_headers=[
+                    *("x-request-id", "retry-after", "x-should-retry", "x-whisperbatch-prompt")
+                ],
             )
-        self.app = guarded
+        ended = [self._metrics.note_request, self._note_audio]
+        if settings.otel:
+            ended.append(Spans().note)
+        self.app: ASGIApp = Recorder(guarded, settings.root_path, ended)
 
     @property
     def failure(self) -> BaseException | None:
@@ -110,7 +125,7 @@ class Server:
     def reload_keys(self) -> None:
         """Read the keys again. Running requests go on. Keys that cannot be read are logged."""
         try:
-            self._guard.set_keys(self.settings.keys())
+            self._guard.keys = self.settings.keys()
         except wb.OptionError as error:
             log.error("the keys are not reloaded: %s", error)  # noqa: TRY400 - the user's error
         else:
@@ -144,6 +159,9 @@ class Server:
         if self._assisted:
             await self._assisted.prepare()
 
+    def _note_audio(self, record: Record) -> None:
+        self.admission.note_audio(record.client, record.audio)
+
     def _load(self) -> list[wb.Transcriber]:
         return [*self.models.loaded, *(self._assisted.loaded if self._assisted else ())]
 
@@ -152,9 +170,14 @@ class Server:
         app.add_exception_handler(RequestValidationError, _as_http_error)
         for kind in (ApiError, wb.WhisperBatchError, Exception):
             app.add_exception_handler(kind, self._as_response)
-        app.get("/", summary="Whether the server runs")(self._health)
-        app.get("/health", summary="Whether the server runs")(self._health)
-        app.get("/ready", summary="Whether the models are loaded")(self._ready)
+        for path, answer, summary in (
+            ("/", self._health, "Whether the server runs"),
+            ("/health", self._health, "Whether the server runs"),
+            ("/ready", self._ready, "Whether the models are loaded"),
+        ):
+            app.get(path, summary=summary)(answer)
+            app.head(path, include_in_schema=False)(answer)
+        app.get("/docs", include_in_schema=False)(self._show_docs)
         app.get("/metrics", summary="Figures for Prometheus")(self._figures)
         app.get("/v1/models", summary="The models")(self._list_models)
         app.get("/v1/models/{model:path}", summary="One model")(self._show_model)
@@ -180,6 +203,7 @@ class Server:
     async def _as_response(self, _: Request, error: Exception) -> JSONResponse:
         hide_secrets(error)
         answer = as_api_error(error)
+        note_error(answer.code)
         if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("%s", answer.message, exc_info=error)
         self._metrics.errors.labels(answer.code or "none").inc()
@@ -198,6 +222,9 @@ class Server:
 
     async def _figures(self) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+
+    async def _show_docs(self, request: Request) -> HTMLResponse:
+        return HTMLResponse(page_of(request.app.openapi()))
 
     async def _list_models(self) -> dict[str, Any]:
         return {"object": "list", "data": [_describe(name) for name in self.models.names]}
@@ -240,5 +267,7 @@ async def _as_http_error(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         codes = {404: "not_found", 405: "method_not_allowed"}
         code = codes.get(error.status_code)
+        note_error(code)
         return response_of(ApiError(error.status_code, str(error.detail), code=code), error.headers)
+    note_error("invalid_request")
     return response_of(ApiError(400, str(error), code="invalid_request"))

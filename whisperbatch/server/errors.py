@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -81,12 +82,14 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that tell clients whether and when to repeat the request."""
+        """The headers that tell clients whether, when and how to repeat the request."""
         headers = {}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(math.ceil(self.retry_after), 1))
         if self.may_retry is not None:
             headers["x-should-retry"] = str(self.may_retry).lower()
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = "Bearer"
         return headers
 
 

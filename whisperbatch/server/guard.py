@@ -1,26 +1,23 @@
 """What happens to every request before and after its route.
 
-id        every answer has an `x-request-id`
 keys      a wrong or missing key gets the status 401
+browser   without keys, a request of a web page that is not allowed gets the status 403
 size      a body that states a size above the limit gets the status 413 before it is read
 errors    an unexpected exception gets the status 500, with its cause
-metrics   every answer is counted
 """
 
 import asyncio
-import hmac
-import re
-import time
-import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from whisperbatch.server.browsers import Browsers
+from whisperbatch.server.clients import Keys
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, shutting_down
 from whisperbatch.server.metrics import Metrics
+from whisperbatch.server.records import RECORD, Record
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
 CHECKS: Final = ("/", "/health", "/ready")
@@ -31,9 +28,6 @@ BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
 LAST_EVENT: Final = 0.5  # seconds in which a stream sends its error, when the server is cut
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
-REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-CLIENT: Final = "whisperbatch.client"
-"""Key of the scope: the client of a request, for limits and fair shares."""
 
 
 class Guard:
@@ -41,29 +35,32 @@ class Guard:
 
     Args:
         app: the routes.
-        keys: keys that clients may send; none if no key is needed.
+        keys: keys that clients may send; none if no key is needed. They may be replaced.
+        browsers: the web pages that may send requests, if no key is needed.
         max_bytes: limit of a file's size.
-        metrics: counts the answers.
+        metrics: counts the errors.
         cut: set when requests that have not ended get the status 503.
+
+    Attributes:
+        keys: as given.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        keys: Iterable[str],
+        keys: Keys,
+        *,
+        browsers: Browsers,
         max_bytes: int,
         metrics: Metrics,
         cut: asyncio.Event,
     ) -> None:
         self._app = app
-        self.set_keys(keys)
+        self.keys = keys
+        self._browsers = browsers
         self._max_bytes = max_bytes
         self._metrics = metrics
         self._cut = cut
-
-    def set_keys(self, keys: Iterable[str]) -> None:
-        """Replace the keys that clients may send; none if no key is needed."""
-        self._keys = [key.encode() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
@@ -71,23 +68,20 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
-        started = time.perf_counter()
+        record: Record = scope[RECORD]
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        answering = _Answering(receive, send, request_id, has_body=has_body)
+        answering = _Answering(receive, send, has_body=has_body)
         try:
-            self._check(scope, headers)
+            self._check(scope, headers, record)
             await self._run(scope, answering)
         except Exception as error:
             if answering.status is None:  # raised by `_check` or at the end of the server
                 answer = as_api_error(error)
                 self._metrics.errors.labels(answer.code or "none").inc()
+                record.code = answer.code
                 await response_of(answer)(scope, answering.receive, answering.send)
             elif not answering.complete:
                 raise
-        finally:
-            self._count(scope, answering.status, started)
 
     async def _run(self, scope: Scope, answering: "_Answering") -> None:
         """Let the routes answer, until the server has no more time.
@@ -114,16 +108,19 @@ class Guard:
             cut.cancel()
         return None
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
-        """Check the key and the size of a request.
+    def _check(self, scope: Scope, headers: Headers, record: Record) -> None:
+        """Check the key and the size of a request, and note its client.
 
         Raises:
-            ApiError: the key is wrong, or the body is too large.
+            ApiError: the key is wrong, the web page may not send requests, or the body is too
+                large.
         """
-        is_public = scope["method"] == "OPTIONS" or (scope["method"], scope["path"]) in PUBLIC
-        scope[CLIENT] = (scope.get("client") or ("",))[0]
-        if self._keys and not is_public:
-            scope[CLIENT] = self._check_key(headers)
+        path = scope["path"].removeprefix(scope["root_path"])
+        is_public = scope["method"] == "OPTIONS" or (scope["method"], path) in PUBLIC
+        if not self.keys:
+            self._browsers.check(headers)
+        elif not is_public:
+            self._check_key(headers, record)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")
         more = JSON_BYTES if is_json else FORM_BYTES
@@ -131,25 +128,17 @@ class Guard:
         if length.isdecimal() and int(length[:20]) > limit:
             raise too_large(self._max_bytes)
 
-    def _check_key(self, headers: Headers) -> str:
-        """Return the name of the client with this key."""
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = key.strip().encode() if scheme.lower() == "bearer" else b""
-        # all keys are compared, so that the time does not depend on the key
-        matches = [hmac.compare_digest(given, known) for known in self._keys]
-        if not any(matches):
+    def _check_key(self, headers: Headers, record: Record) -> None:
+        scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
+        given = key.strip() if scheme.lower() == b"bearer" else b""
+        client = self.keys.find(given)
+        if client is None:
             raise ApiError(
                 401,
                 "the API key is wrong" if given else "send an API key: Authorization: Bearer KEY",
                 code="invalid_api_key",
             )
-        return f"key {matches.index(True) + 1}"
-
-    def _count(self, scope: Scope, status: int | None, started: float) -> None:
-        path = getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(path, str(status or "none")).inc()
-        if scope["method"] == "POST":
-            self._metrics.duration.observe(time.perf_counter() - started)
+        record.client = client
 
 
 class _Answering:
@@ -161,9 +150,8 @@ class _Answering:
     goes on sending would keep it open for ever.
     """
 
-    def __init__(self, receive: Receive, send: Send, request_id: str, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, send: Send, *, has_body: bool) -> None:
         self._receive, self._send = receive, send
-        self._request_id = request_id
         self._received = not has_body  # the whole body, or the client is gone
         self.status: int | None = None
         self.complete = False
@@ -175,13 +163,11 @@ class _Answering:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a message, with the id of the request."""
+        """Send a message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["x-request-id"] = self._request_id
             if not self._received:
-                headers["connection"] = "close"
+                MutableHeaders(scope=message)["connection"] = "close"
         elif not message.get("more_body", False):
             if not self._received:
                 await self._send({**message, "more_body": True})

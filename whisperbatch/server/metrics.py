@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 import whisperbatch as wb
+from whisperbatch.server.records import Record
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
@@ -27,6 +29,9 @@ class Metrics:
         speed: seconds of audio transcribed in a second, for each request.
         duration: seconds from the request to its answer.
         first_segment: seconds from the request to the first segment.
+        waited: seconds that recordings waited for their place.
+        client_requests: number of answers, by the name of the key.
+        client_audio: seconds of audio that were transcribed, by the name of the key.
     """
 
     def __init__(
@@ -60,7 +65,38 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_Engines(active, loaded))
+        self.waited = Histogram(
+            "whisperbatch_wait_seconds",
+            "Time that recordings waited for their place",
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self.client_requests = Counter(
+            "whisperbatch_client_requests",
+            "Answers by the name of the key",
+            ("client",),
+            registry=self._registry,
+        )
+        self.client_audio = Counter(
+            "whisperbatch_client_audio_seconds",
+            "Seconds of transcribed audio by the name of the key, also of requests that failed",
+            ("client",),
+            registry=self._registry,
+        )
+        self._engines = _Engines(active, loaded)
+        self._registry.register(self._engines)
+
+    def note_request(self, record: Record) -> None:
+        """Count a request that has ended."""
+        self._engines.update()
+        self.requests.labels(record.route, str(record.status or "none")).inc()
+        if record.method == "POST":
+            self.duration.observe(record.seconds)
+        if record.waited is not None:
+            self.waited.observe(record.waited)
+        if record.client.has_key:
+            self.client_requests.labels(record.client.name).inc()
+            self.client_audio.labels(record.client.name).inc(record.audio)
 
     def note(self, transcript: wb.Transcript, seconds: float) -> None:
         """Count a recording that has been transcribed in some seconds."""
@@ -74,33 +110,54 @@ class Metrics:
 
 
 class _Engines:
-    """The figures that the models keep themselves."""
+    """The figures that the models keep themselves, and the sums of all models until now."""
 
     def __init__(
         self, active: Callable[[], int], loaded: Callable[[], Iterable[wb.Transcriber]]
     ) -> None:
         self._active, self._loaded = active, loaded
+        # of each model when it was looked at last; a model that is closed leaves, its sums stay
+        self._seen: WeakKeyDictionary[wb.Transcriber, tuple[int, int]] = WeakKeyDictionary()
+        self._rows = self._calls = 0
+
+    def update(self) -> None:
+        """Add what the models have computed since the last call."""
+        for asr in {*self._loaded(), *self._seen}:  # also those that are being closed
+            activity = asr.activity
+            rows, calls = self._seen.get(asr, (0, 0))
+            self._rows += activity.rows - rows
+            self._calls += activity.calls - calls
+            self._seen[asr] = activity.rows, activity.calls
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures as they are now."""
-        activities = [asr.activity for asr in self._loaded()]
+        self.update()
+        submitted = [asr.submitted for asr in self._loaded()]
         yield GaugeMetricFamily(
             "whisperbatch_active_requests",
             "Requests that are uploaded, wait or are transcribed",
             value=self._active(),
         )
         yield GaugeMetricFamily(
+            "whisperbatch_active_recordings",
+            "Recordings that are read and decoded",
+            value=sum(each.active for each in submitted),
+        )
+        yield GaugeMetricFamily(
+            "whisperbatch_waiting_recordings",
+            "Recordings that wait for a place",
+            value=sum(each.waiting for each in submitted),
+        )
+        yield GaugeMetricFamily(
             "whisperbatch_waiting_rows",
             "Rows that wait for the engine",
-            value=sum(activity.waiting_rows for activity in activities),
+            value=sum(asr.activity.waiting_rows for asr in self._loaded()),
         )
         yield CounterMetricFamily(
             "whisperbatch_engine_rows",
             "Rows computed; divided by the number of calls: rows per batch",
-            value=sum(activity.rows for activity in activities),
+            value=self._rows,
         )
         yield CounterMetricFamily(
-            "whisperbatch_engine_calls",
-            "Calls of the engine",
-            value=sum(activity.calls for activity in activities),
+            "whisperbatch_engine_calls", "Calls of the engine", value=self._calls
         )

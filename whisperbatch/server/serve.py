@@ -3,7 +3,7 @@
 The first SIGTERM or Ctrl-C refuses new work with the status 503, and waits for the running work, at
 most `shutdown_timeout`. The requests that have not ended then get the status 503, streams an event
 with an error, and the process ends. The second signal ends the server at once. SIGHUP reads the
-keys again.
+keys and the certificate again.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import json
 import logging
 import os
 import signal
+import socket
+import ssl
 import sys
 import time
 import uuid
@@ -26,10 +28,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 import whisperbatch as wb
 from whisperbatch.server.app import Server
 from whisperbatch.server.errors import ApiError
+from whisperbatch.server.listening import addresses, listen
+from whisperbatch.server.logs import configure_logging
 from whisperbatch.server.settings import ServerSettings
 
 LAST_ANSWERS: Final = 5  # seconds for answers that are being sent
 HEADER_TIME: Final = 30.0  # seconds for the headers of a request
+
+log = logging.getLogger(__name__)
 
 
 def serve(arguments: Sequence[str]) -> None:
@@ -39,22 +45,37 @@ def serve(arguments: Sequence[str]) -> None:
         arguments: the flags.
 
     Raises:
-        OptionError: a flag, variable or file of the settings is wrong.
+        OptionError: a flag, variable or file of the settings is wrong, or an address is in use.
         WhisperBatchError: a model cannot be loaded.
     """
-    server = Server(settings_of(arguments))
+    settings = settings_of(arguments)
+    configure_logging(settings.log_format, settings.log_level)
+    settings.check()
+    server = Server(settings)
+    for warning in settings.warnings():
+        log.warning("%s", warning)
     config = uvicorn.Config(
         server.app,
-        host=server.settings.host,
-        port=server.settings.port,
         http=Connection,
         timeout_graceful_shutdown=LAST_ANSWERS,
         server_header=False,
-        log_level="info",
+        log_config=None,
+        access_log=False,
+        # only programs that may open the Unix socket send to it
+        forwarded_allow_ips="*" if settings.uds else None,
     )
+    config.load()
+    if settings.tls_cert:
+        config.ssl = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        read_certificate(config.ssl, settings)
+    listeners = listen(settings)
     if hasattr(signal, "SIGHUP"):  # not on Windows
-        signal.signal(signal.SIGHUP, lambda *_: server.reload_keys())
-    _Uvicorn(config, server).run()
+        signal.signal(signal.SIGHUP, lambda *_: _reload(server, config.ssl))
+    try:
+        _Uvicorn(config, server).run(listeners)
+    finally:
+        if settings.uds:
+            settings.uds.unlink(missing_ok=True)
     if server.failure:
         raise server.failure
     if server.admission.cut.is_set():
@@ -77,6 +98,30 @@ def settings_of(arguments: Sequence[str]) -> ServerSettings:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise wb.OptionError(f"{name}: {first['msg']}") from error
+
+
+def read_certificate(context: ssl.SSLContext, settings: ServerSettings) -> None:
+    """Give the certificate of the settings to all later connections.
+
+    Raises:
+        OptionError: the certificate or its key cannot be used.
+    """
+    if settings.tls_cert:
+        try:
+            # the empty password: a key with a password is an error, not a question at the terminal
+            context.load_cert_chain(settings.tls_cert, settings.tls_key, "")
+        except OSError as error:
+            raise wb.OptionError(f"tls_cert and tls_key cannot be used: {error}") from error
+
+
+def _reload(server: Server, tls: ssl.SSLContext | None) -> None:
+    """Read the keys and the certificate again; running requests and connections go on."""
+    server.reload_keys()
+    if tls:
+        try:
+            read_certificate(tls, server.settings)
+        except wb.OptionError as error:
+            log.error("the certificate is not reloaded: %s", error)  # noqa: TRY400 - the user's error
 
 
 class _Flags(ServerSettings):
@@ -114,11 +159,15 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is not HTTP, and close the connection."""
         cycle = self.cycle
+        request_id = f"req_{uuid.uuid4().hex}"
+        client = self.client[0] if self.client else ""
+        values = {"request_id": request_id, "client": client, "status": 400, "code": "invalid_http"}
+        log.info("request", extra={"values": values})
         if not cycle or not cycle.response_started or cycle.response_complete:
             body = json.dumps(ApiError(400, msg, code="invalid_http").body).encode()
             head = (
                 "HTTP/1.1 400 Bad Request",
-                f"x-request-id: req_{uuid.uuid4().hex}",
+                f"x-request-id: {request_id}",
                 "content-type: application/json",
                 f"content-length: {len(body)}",
                 "connection: close",
@@ -148,6 +197,12 @@ class _Uvicorn(uvicorn.Server):
         super().__init__(config)
         self._server = server
         self._deadline: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and log the addresses."""
+        await super().startup(sockets)
+        for address in addresses(self._server.settings, sockets or []):
+            log.info("Uvicorn running on %s (Press CTRL+C to quit)", address)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Refuse new work at the first signal; end at the second."""

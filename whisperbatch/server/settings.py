@@ -5,9 +5,12 @@ ASR_MODEL, HF_MODEL_DIR, ASSISTANT_MODEL   the models, in a container of Hugging
 """
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic import ByteSize, Field, SecretStr
 from pydantic_settings import (
@@ -18,11 +21,17 @@ from pydantic_settings import (
 )
 
 import whisperbatch as wb
-from whisperbatch.engines.settings import EngineName, LoadKeywords
+from whisperbatch.engines.settings import EngineName, LoadKeywords, settings_of
 from whisperbatch.huggingface import EndpointSettings, with_draft_model
 from whisperbatch.options import documented_fields, resolve
+from whisperbatch.server.browsers import is_local
+from whisperbatch.server.clients import Client, Keys, read_keys
 from whisperbatch.server.fields import MAX_BEAMS
-from whisperbatch.server.uploads import UploadLimits
+from whisperbatch.server.logs import LogFormat, LogLevel
+from whisperbatch.server.uploads import Spool, UploadLimits
+
+PREFIX: Final = "WHISPERBATCH_"
+OTHER_VARIABLES: Final = {"WHISPERBATCH_CACHE"}  # of the library
 
 
 class ServerSettings(BaseSettings):
@@ -32,14 +41,20 @@ class ServerSettings(BaseSettings):
         model: the models: names, directories or repositories, separated by commas. The first is the
             default.
         assistant_model: draft model for requests with "assisted" (Hugging Face); needs PyTorch.
-        host: address to listen on. 127.0.0.1 is reached from this machine only.
+        host: addresses to listen on, separated by commas. 127.0.0.1 and ::1 are reached from this
+            machine only; 0.0.0.0 is every IPv4 address, and :: every IPv6 and IPv4 address.
         port: port to listen on.
+        uds: path of a Unix socket to listen on, in place of host and port.
+        root_path: path of the server at its proxy, such as /speech. Requests may have it or not.
+        tls_cert: file with the certificate (PEM); the server then speaks HTTPS.
+        tls_key: file with the key of the certificate, if tls_cert does not have it.
         device: as in `load`.
         engine: as in `load`.
         engine_settings: more keywords of `load`, as a JSON object: {"inter_threads": 2}.
         options: default options of a transcription, as a JSON object.
         api_key: key that clients must send.
-        api_keys_file: file with one key in each line; lines with # are comments.
+        api_keys_file: file with one key in each line, and the name and limits of its client after
+            the key; lines with # are comments.
         max_upload: largest file, in bytes; units such as 500MB are allowed.
         max_duration: longest recording, in seconds.
         max_requests: number of requests that are uploaded, wait or are transcribed; more requests
@@ -60,13 +75,17 @@ class ServerSettings(BaseSettings):
         upload_directory: directory for uploads; the system's directory for temporary files if it is
             not given.
         allow_origins: origins from which browsers may send requests (CORS), separated by commas.
+        log_format: "text" or "json".
+        log_level: lowest level of lines in the log: "debug", "info", "warning" or "error".
+        otel: make a span of OpenTelemetry for each request; needs the extra `telemetry`.
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="WHISPERBATCH_",
+        env_prefix=PREFIX,
         cli_prog_name="whisperbatch serve",
         cli_kebab_case=True,
         cli_hide_none_type=True,
+        cli_implicit_flags=True,
         extra="forbid",
     )
 
@@ -74,6 +93,10 @@ class ServerSettings(BaseSettings):
     assistant_model: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
+    uds: Path | None = None
+    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$")
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     engine: EngineName = "auto"
     engine_settings: str = "{}"
@@ -94,6 +117,9 @@ class ServerSettings(BaseSettings):
     shutdown_timeout: float = Field(60.0, ge=0)
     upload_directory: Path | None = None
     allow_origins: str = ""
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
+    otel: bool = False
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -132,23 +158,75 @@ class ServerSettings(BaseSettings):
         """How slow an upload may be."""
         return UploadLimits(self.idle_timeout, self.upload_timeout, self.min_upload_rate)
 
-    def keys(self) -> frozenset[str]:
-        """Return the keys that clients may send; empty if no key is needed.
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The addresses to listen on.
 
         Raises:
-            OptionError: the file with the keys cannot be read, or has no key.
+            OptionError: there is none.
         """
-        keys = {self.api_key.get_secret_value()} if self.api_key else set[str]()
+        hosts = _parts(self.host)
+        if not hosts:
+            raise wb.OptionError("host names no address")
+        return hosts
+
+    @property
+    def is_local(self) -> bool:
+        """Whether programs on other machines cannot connect."""
+        return self.uds is not None or all(map(is_local, self.hosts))
+
+    def keys(self) -> Keys:
+        """Return the keys that clients may send; none if no key is needed.
+
+        Raises:
+            OptionError: the file with the keys cannot be read, is wrong, or has no key.
+        """
+        keys = dict[str, Client]()
+        if self.api_key is not None:
+            if not (key := self.api_key.get_secret_value().strip()):
+                raise wb.OptionError("api_key is empty: give a key, or leave the setting out")
+            keys[key] = Client("api_key", has_key=True)
         if self.api_keys_file:
             try:
-                lines = self.api_keys_file.read_text(encoding="utf-8").splitlines()
+                lines = self.api_keys_file.read_text(encoding="utf-8-sig").splitlines()
             except OSError as error:
                 raise wb.OptionError(f"api_keys_file cannot be read: {error}") from error
-            found = {line.strip() for line in lines if line.strip() and line.strip()[0] != "#"}
+            except UnicodeDecodeError as error:  # its message would show a part of the file
+                raise wb.OptionError("api_keys_file must be in UTF-8") from error
+            found = read_keys(lines, f"api_keys_file {self.api_keys_file}")
             if not found:
                 raise wb.OptionError(f"api_keys_file: {self.api_keys_file} has no key")
             keys |= found
-        return frozenset(keys)
+        return Keys(keys)
+
+    def check(self) -> None:
+        """Check the settings that are only used later, before a model is loaded.
+
+        Raises:
+            OptionError: the directory for uploads cannot be used, or a setting of the engine is
+                wrong.
+        """
+        try:
+            Spool("", self.upload_directory).close()
+        except OSError as error:
+            raise wb.OptionError(f"upload_directory cannot be used: {error}") from error
+        settings_of(self._keywords())
+        if self.tls_key and not self.tls_cert:
+            raise wb.OptionError("tls_key has no effect without tls_cert")
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is allowed, but probably not meant."""
+        if not self.keys() and not self.is_local:
+            yield (
+                f"everybody who reaches {self.host} can use this server, because no key is set: "
+                "set api_key or api_keys_file"
+            )
+        known = {f"{PREFIX}{name}".upper() for name in type(self).model_fields} | OTHER_VARIABLES
+        for name in os.environ:
+            if name.upper().startswith(PREFIX) and name.upper() not in known:
+                near = get_close_matches(name.upper(), known, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield f"the variable {name[:100]} has no effect{hint}"
 
     def default_options(self) -> wb.Options:
         """Return the options of a request without fields.

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
-from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
 from starlette.requests import Request
@@ -14,18 +13,20 @@ from whisperbatch.audio import known_duration
 from whisperbatch.decoding.prompts import with_end_of_prompt
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import ApiError, client_gone
-from whisperbatch.server.guard import CLIENT
 from whisperbatch.server.models import Models
+from whisperbatch.server.records import RECORD, Record, note_submission
 from whisperbatch.server.uploads import Spool
 from whisperbatch.submissions import is_short
 
 T = TypeVar("T")
 
 
-def client_of(request: Request) -> str:
-    """Return the name of the client of a request: of its key, or its address."""
-    return str(request.scope.get(CLIENT, ""))
+def client_of(request: Request) -> Client:
+    """Return the client of a request."""
+    record: Record = request.scope[RECORD]
+    return record.client
 
 
 def fit_prompt(asr: wb.Transcriber, options: wb.Options) -> tuple[wb.Options, dict[str, str]]:
@@ -48,7 +49,7 @@ async def submit(
     spool: Spool,
     options: wb.Options,
     *,
-    client: str,
+    client: Client,
     admission: Admission,
     max_batch: int | None,
     in_order: bool = False,
@@ -63,7 +64,7 @@ async def submit(
         models: of the server.
         spool: the recording.
         options: of the transcription.
-        client: of the request; clients take turns.
+        client: of the request; clients take turns, in the ratio of their priorities.
         admission: limits the wait.
         max_batch: largest batch size; None for that of the engine. The batch size has no effect on
             the text.
@@ -73,7 +74,7 @@ async def submit(
         The recording.
 
     Raises:
-        ApiError: the recording would wait too long (429).
+        ApiError: the recording would wait too long, or the client has too little audio left (429).
         OptionError: the model cannot honour an option.
         AudioError: the recording of a known speaker cannot be used.
         MissingExtraError: the networks that find speakers are not installed.
@@ -86,11 +87,20 @@ async def submit(
     file = cast("BinaryIO", spool.open(in_order=in_order))
     length, submitted = None, asr.submitted
     # the library measures files that have to wait, but no pipes
-    if spool.complete and (in_order or submitted.long_waiting):
+    is_limited = client.audio_per_day is not None
+    if spool.complete and (in_order or submitted.long_waiting or is_limited):
         length = await asyncio.to_thread(known_duration, cast("BinaryIO", spool.open()), options)
+    admission.check_audio(client, length or 0.0)
     if not is_short(length):
         admission.check_wait(submitted)
-    start = partial(asr.submit, file, options=options, group=client, length=length)
+
+    def start() -> wb.Submission:
+        submission = asr.submit(
+            file, options=options, group=client.name, weight=client.priority, length=length
+        )
+        note_submission(submission)
+        return submission
+
     if not options.diarize:
         return start()
     if options.speaker == "voice":

@@ -24,11 +24,13 @@ from starlette.types import Receive, Scope, Send
 
 import whisperbatch as wb
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import as_api_error, invalid, shutting_down
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
+from whisperbatch.server.records import note_error
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.submitting import (
     before,
@@ -125,14 +127,18 @@ class Transcriptions:
                 try:
                     self._metrics.note(await submission, time.perf_counter() - started)
                 except wb.WhisperBatchError as error:
-                    self._metrics.errors.labels(as_api_error(error).code or "none").inc()
+                    code = as_api_error(error).code
+                    note_error(code)
+                    self._metrics.errors.labels(code or "none").inc()
             yield event
 
 
 class _Work:
     """A request while its form is received, and then while its recording is transcribed."""
 
-    def __init__(self, of: Transcriptions, task: Task, stack: AsyncExitStack, client: str) -> None:
+    def __init__(
+        self, of: Transcriptions, task: Task, stack: AsyncExitStack, client: Client
+    ) -> None:
         self._of, self._task, self._stack, self._client = of, task, stack, client
         self._asked: TranscriptionRequest | None = None
         self._asr: wb.Transcriber | None = None
@@ -283,6 +289,7 @@ class _EventResponse(Response):
                     await sending
             if late:
                 error = shutting_down() if self._cut.is_set() else timed_out(self._max_time)
+                note_error(error.code)
                 for event in ending_with(error):
                     await send(_body(event))
                 await send(_body(""))

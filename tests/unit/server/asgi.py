@@ -1,6 +1,7 @@
 """A client of an ASGI application, without network: it controls each message."""
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +17,22 @@ from whisperbatch.protocols import Engine
 from whisperbatch.server.app import Server
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.types import SAMPLING_RATE
+
+
+def in_loop(test: Any) -> Any:
+    """Run an asynchronous test."""
+
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        asyncio.run(test(*arguments, **fixtures))
+
+    run.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]  # for pytest
+    return run
+
+
+def settings_with(**given: Any) -> ServerSettings:
+    """Settings of a server, the others at their defaults."""
+    return ServerSettings(**given)
+
 
 BOUNDARY = "----between"
 TIMEOUT = 30.0  # seconds
@@ -56,8 +73,12 @@ class Client:
         headers: Mapping[str, str] | None = None,
         pieces: Iterable[bytes] | AsyncIterator[bytes] = (),
         query: str = "",
+        started: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request with a body in pieces; return the answer when it is complete."""
+        """Send a request with a body in pieces; return the answer when it is complete.
+
+        `started` is set when a part of the body of the answer has arrived.
+        """
         answer = Answer()
         scope = {
             "type": "http",
@@ -84,6 +105,8 @@ class Client:
                 answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
+                if started:
+                    started.set()
 
         await asyncio.wait_for(self.server.app(scope, receive, send), TIMEOUT)
         return answer
@@ -102,10 +125,22 @@ class Client:
         while True:
             yield {"type": "http.disconnect"}
 
-    async def post(self, fields: Mapping[str, str], data: bytes, name: str = "talk.wav") -> Answer:
+    async def post(
+        self,
+        fields: Mapping[str, str],
+        data: bytes,
+        name: str = "talk.wav",
+        *,
+        headers: Mapping[str, str] | None = None,
+        started: asyncio.Event | None = None,
+    ) -> Answer:
         """Post a form to the transcriptions."""
         return await self.request(
-            "POST", "/v1/audio/transcriptions", headers=FORM, pieces=[form(fields, data, name)]
+            "POST",
+            "/v1/audio/transcriptions",
+            headers={**FORM, **(headers or {})},
+            pieces=[form(fields, data, name)],
+            started=started,
         )
 
 
@@ -141,7 +176,7 @@ async def running(
         ServerSettings, "load", lambda _self, _source: Transcriber(engine or speaking_engine())
     )
     options = json.dumps({"vad": False, **settings.pop("options", {})})
-    server = Server(ServerSettings(options=options, **settings))
+    server = Server(settings_with(options=options, **settings))
     started, stop = asyncio.Event(), asyncio.Event()
 
     async def receive() -> dict[str, str]:

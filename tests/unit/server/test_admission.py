@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from whisperbatch.server.admission import MAX_RETRY, Admission, Limits
+from whisperbatch.server.admission import MAX_RETRY, NOBODY, Admission, Limits
+from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import ApiError
 from whisperbatch.submissions import Places, Submitted
 
 
-def refused(admission: Admission, client: str = "") -> ApiError:
+def refused(admission: Admission, client: Client = NOBODY) -> ApiError:
     with pytest.raises(ApiError) as caught, admission.admitted(client):
         pass
     return caught.value
@@ -86,12 +87,12 @@ def test_one_client_leaves_places_to_others() -> None:
     admission = Admission(Limits(8))
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(admission.admitted("a"))
-        error = refused(admission, "a")
+            stack.enter_context(admission.admitted(Client("a")))
+        error = refused(admission, Client("a"))
         assert (error.status, error.code) == (429, "too_many_requests")
         assert "of your requests" in error.message
-        stack.enter_context(admission.admitted("b"))
-    stack.enter_context(admission.admitted("a"))
+        stack.enter_context(admission.admitted(Client("b")))
+    stack.enter_context(admission.admitted(Client("a")))
     stack.close()
     assert admission.active == 0
 

@@ -11,21 +11,12 @@ from typing import Any
 import pytest
 
 from tests.unit.fakes import FakeEngine
-from tests.unit.server.asgi import BOUNDARY, FORM, form, running, wav
+from tests.unit.server.asgi import BOUNDARY, FORM, form, in_loop, running, wav
 from whisperbatch import Transcriber
 from whisperbatch.server.app import Server
 
 MODEL = {"model": "whisper-1"}
 GIVEN = {"model": "base", "language": "fr"}
-
-
-def in_loop(test: Any) -> Any:
-    """Run an asynchronous test."""
-
-    def run(monkeypatch: pytest.MonkeyPatch) -> None:
-        asyncio.run(test(monkeypatch))
-
-    return run
 
 
 async def until(condition: Any) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import whisperbatch as wb
 from tests.unit.fakes import FakeEngine
-from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, form, running, wav
-from tests.unit.server.test_app import HeldEngine, in_loop, until
+from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, form, in_loop, running, wav
+from tests.unit.server.test_app import HeldEngine, until
 from whisperbatch.server.app import Server
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.uploads import Spool

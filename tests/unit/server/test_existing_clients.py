@@ -10,8 +10,16 @@ from typing import Any
 import openai
 import pytest
 
-from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, running, speaking_engine, wav
-from tests.unit.server.test_app import in_loop
+from tests.unit.server.asgi import (
+    BOUNDARY,
+    FORM,
+    Answer,
+    Client,
+    in_loop,
+    running,
+    speaking_engine,
+    wav,
+)
 
 httpx: Any = pytest.importorskip("httpx2" if openai.__version__ >= "3" else "httpx")
 

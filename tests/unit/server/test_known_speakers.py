@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.unit.fake_diarizer import use_fake_diarizer
-from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, running, wav
-from tests.unit.server.test_app import in_loop
+from tests.unit.server.asgi import BOUNDARY, FORM, Answer, Client, in_loop, running, wav
 from tests.unit.server.test_fields import parsed, refused
 from tests.unit.server.test_speakers import engine, events_of
 from whisperbatch.server.uploads import MAX_FIELD_BYTES, MAX_VOICE_BYTES

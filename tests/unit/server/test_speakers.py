@@ -10,8 +10,8 @@ import whisperbatch as wb
 from tests.unit.fake_diarizer import use_fake_diarizer
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.media_files import encode
-from tests.unit.server.asgi import Answer, Client, running, wav
-from tests.unit.server.test_app import MODEL, in_loop
+from tests.unit.server.asgi import Answer, Client, in_loop, running, wav
+from tests.unit.server.test_app import MODEL
 from tests.unit.server.test_fields import refused
 from whisperbatch.server.fields import parse_request
 from whisperbatch.server.formats import label_of
