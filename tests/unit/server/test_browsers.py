@@ -101,7 +101,7 @@ async def test_a_page_of_another_origin_cannot_send_a_form(
         exposed = {
             name.strip() for name in answer.headers["access-control-expose-headers"].split(",")
         }
-        assert exposed == {"x-request-id", "retry-after", "x-should-retry"}
+        assert exposed == {"x-request-id", "retry-after", "x-should-retry", "x-whisperbatch-prompt"}
     async with running(monkeypatch, api_key="secret") as client:
         key = {"authorization": "Bearer secret"}
         assert (await client.post(MODEL, wav(1), headers={**page, **key})).status == 200
