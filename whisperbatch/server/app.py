@@ -66,11 +66,19 @@ class Server:
         self.admission = Admission(
             Limits(settings.max_requests, settings.max_client_requests, settings.max_wait)
         )
-        self.models = Models(settings.models, settings.load, settings.max_memory)
+        self.models = Models(
+            settings.models,
+            settings.load,
+            settings.max_memory,
+            aliases=settings.aliases,
+            ttl=settings.model_ttl,
+        )
         self._assisted: Models | None = None
         if settings.assistant_model:
             first = (self.models.names[0],)
-            self._assisted = Models(first, settings.load_assisted, settings.max_memory)
+            self._assisted = Models(
+                first, settings.load_assisted, settings.max_memory, ttl=settings.model_ttl
+            )
         self._metrics = Metrics(lambda: self.admission.active, self._load)
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
         self._endpoints = Endpoints(
@@ -195,10 +203,22 @@ class Server:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
     async def _list_models(self) -> dict[str, Any]:
-        return {"object": "list", "data": [_describe(name) for name in self.models.names]}
+        names = (*self.models.names, *self.models.aliases)
+        return {"object": "list", "data": [self._describe(name) for name in names]}
 
     async def _show_model(self, model: str) -> dict[str, Any]:
-        return _describe(self.models.find(model).name)
+        return self._describe(model)
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """Return a model by its own name, or by an alias with the model that it means."""
+        own = self.models.find(name).name
+        described: dict[str, Any] = {
+            "id": name if name in self.models.aliases else own,
+            "object": "model",
+            "created": 0,
+            "owned_by": TITLE,
+        }
+        return {**described, "parent": own} if name in self.models.aliases else described
 
     async def _transcribe(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "transcribe")
@@ -208,10 +228,6 @@ class Server:
 
     async def _translate(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "translate")
-
-
-def _describe(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": TITLE}
 
 
 async def _as_http_error(_: Request, error: Exception) -> JSONResponse:

@@ -23,6 +23,7 @@ from whisperbatch.huggingface import EndpointSettings, with_draft_model
 from whisperbatch.options import documented_fields, resolve
 from whisperbatch.server.fields import MAX_BEAMS
 from whisperbatch.server.uploads import UploadLimits
+from whisperbatch.text import shown
 
 
 class ServerSettings(BaseSettings):
@@ -60,6 +61,9 @@ class ServerSettings(BaseSettings):
         upload_directory: directory for uploads; the system's directory for temporary files if it is
             not given.
         allow_origins: origins from which browsers may send requests (CORS), separated by commas.
+        alias: more names of models for clients, separated by commas: whisper-1=base,fast=tiny.en.
+        model_ttl: a model without requests for so many seconds is closed, and loaded again by the
+            next request. 0: models stay loaded.
     """
 
     model_config = SettingsConfigDict(
@@ -94,6 +98,8 @@ class ServerSettings(BaseSettings):
     shutdown_timeout: float = Field(60.0, ge=0)
     upload_directory: Path | None = None
     allow_origins: str = ""
+    alias: str = ""
+    model_ttl: float = Field(0.0, ge=0)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -106,6 +112,23 @@ class ServerSettings(BaseSettings):
         if not models:
             raise wb.OptionError("model names no model")
         return models
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """More names of models for clients; name -> model.
+
+        Raises:
+            OptionError: an alias is not of the form name=model, or is given twice.
+        """
+        aliases: dict[str, str] = {}
+        for part in _parts(self.alias):
+            alias, _, model = (text.strip() for text in part.partition("="))
+            if not alias or not model:
+                raise wb.OptionError(f"alias: {shown(part)} must be of the form name=model")
+            if alias in aliases:
+                raise wb.OptionError(f"alias: {shown(alias)} is given twice")
+            aliases[alias] = model
+        return aliases
 
     @property
     def origins(self) -> tuple[str, ...]:
