@@ -2,6 +2,7 @@
 
 guard ┬─> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
       ├─> /, /predict ──> endpoints ──> asr.submit
+      ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
       └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
@@ -21,6 +22,12 @@ from starlette.responses import JSONResponse, Response
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
 from whisperbatch.server.admission import Admission, Limits
+from whisperbatch.server.analyses import (
+    DIARIZATION_FORM,
+    TIMESTAMPS_FORM,
+    VAD_FORM,
+    Analyses,
+)
 from whisperbatch.server.endpoints import OPENAPI, Endpoints
 from whisperbatch.server.errors import (
     ApiError,
@@ -84,6 +91,7 @@ class Server:
         self._endpoints = Endpoints(
             settings, self.models, self._assisted, self.admission, self._metrics
         )
+        self._analyses = Analyses(settings, self.models, self.admission)
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,
@@ -172,6 +180,22 @@ class Server:
                 response_class=Response,
             )(getattr(self, f"_{task}"))
 
+        for path, summary, analysis_form, answer in (
+            ("diarization", "Who speaks when", DIARIZATION_FORM, self._analyses.diarization),
+            ("vad", "Where there is speech", VAD_FORM, self._analyses.vad),
+            (
+                "speech/timestamps",
+                "Where there is speech, in the form of speaches",
+                TIMESTAMPS_FORM,
+                self._analyses.timestamps,
+            ),
+        ):
+            app.post(
+                f"/v1/audio/{path}",
+                summary=summary,
+                openapi_extra=analysis_form,
+                response_class=Response,
+            )(answer)
         for path in ("/", "/predict"):
             app.post(
                 path,

@@ -94,7 +94,7 @@ class Models:
         self._tasks: set[asyncio.Task[None]] = set()
         self._models: dict[str, ServedModel] = {}
         self._diarizer_loading = asyncio.Lock()
-        self._has_diarizer = False
+        self._diarizers: list[DiarizerChoice] = []
         for source in sources:
             name = PurePath(source).name if PurePath(source).is_absolute() else source
             self._models[name] = ServedModel(source, name)
@@ -190,7 +190,7 @@ class Models:
             return was_loaded
 
     async def load_diarizer(self, choice: DiarizerChoice) -> None:
-        """Load the diarizer of the server, which all models share, if it is not loaded.
+        """Load a diarizer of the server, which all models share, if it is not loaded.
 
         Args:
             choice: the option `diarizer`. Requests cannot change this option.
@@ -200,10 +200,10 @@ class Models:
             ModelError: the weights of the diarizer are damaged.
         """
         async with self._diarizer_loading:
-            if not self._has_diarizer:
+            if choice not in self._diarizers:
                 log.info("loading the diarizer")
                 await asyncio.to_thread(wb.diarize, SILENCE, diarizer=choice)
-                self._has_diarizer = True
+                self._diarizers.append(choice)
 
     def find(self, name: str) -> ServedModel:
         """Return the model with a name.
