@@ -5,7 +5,6 @@ ASR_MODEL, HF_MODEL_DIR, ASSISTANT_MODEL   the models, in a container of Hugging
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -188,10 +187,7 @@ class ServerSettings(BaseSettings):
         Raises:
             OptionError: an option is unknown or wrong, or DIARIZATION_MODEL is wrong.
         """
-        options = self.default_options()
-        return replace(
-            options, diarize=options.diarize or EndpointSettings.from_environment().diarize
-        )
+        return EndpointSettings.from_environment().with_speakers(self.default_options())
 
     def load(self, source: str) -> wb.Transcriber:
         """Load a model.
