@@ -3,6 +3,7 @@
 guard ┬─> /v1/audio/transcriptions, /v1/audio/translations ──> transcriptions ──> asr.submit
       ├─> /, /predict ──> endpoints ──> asr.submit
       ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
+      ├─> /api/ps, /api/load, /api/unload ──> administration
       └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
@@ -21,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
+from whisperbatch.server.administration import Administration
 from whisperbatch.server.admission import Admission, Limits
 from whisperbatch.server.analyses import (
     DIARIZATION_FORM,
@@ -90,6 +92,11 @@ class Server:
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
         self._endpoints = Endpoints(
             settings, self.models, self._assisted, self.admission, self._metrics
+        )
+        self._administration = Administration(
+            settings,
+            [self.models, *([self._assisted] if self._assisted else [])],
+            self.admission,
         )
         self._analyses = Analyses(settings, self.models, self.admission)
         self._preparing: asyncio.Task[None] | None = None
@@ -180,6 +187,10 @@ class Server:
                 response_class=Response,
             )(getattr(self, f"_{task}"))
 
+        administration = self._administration
+        app.get("/api/ps", summary="The loaded models")(administration.list_loaded)
+        app.post("/api/load", summary="Load a model")(administration.load)
+        app.post("/api/unload", summary="Unload a model")(administration.unload)
         for path, summary, analysis_form, answer in (
             ("diarization", "Who speaks when", DIARIZATION_FORM, self._analyses.diarization),
             ("vad", "Where there is speech", VAD_FORM, self._analyses.vad),

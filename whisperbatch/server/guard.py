@@ -26,6 +26,8 @@ from whisperbatch.server.uploads import FORM_BYTES, too_large
 CHECKS: Final = ("/", "/health", "/ready")
 PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in CHECKS)
 """Requests that need no key: containers and load balancers send them."""
+WITH_ADMIN_KEY: Final = ("/api/load", "/api/unload")
+"""Paths that check a key of their own: see `administration`."""
 
 BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
@@ -121,6 +123,7 @@ class Guard:
             ApiError: the key is wrong, or the body is too large.
         """
         is_public = scope["method"] == "OPTIONS" or (scope["method"], scope["path"]) in PUBLIC
+        is_public |= scope["path"] in WITH_ADMIN_KEY
         scope[CLIENT] = (scope.get("client") or ("",))[0]
         if self._keys and not is_public:
             scope[CLIENT] = self._check_key(headers)

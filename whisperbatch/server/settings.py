@@ -63,6 +63,7 @@ class ServerSettings(BaseSettings):
         alias: more names of models for clients, separated by commas: whisper-1=base,fast=tiny.en.
         model_ttl: a model without requests for so many seconds is closed, and loaded again by the
             next request. 0: models stay loaded.
+        admin_key: key for /api/load and /api/unload; without it, these paths are refused.
     """
 
     model_config = SettingsConfigDict(
@@ -99,6 +100,7 @@ class ServerSettings(BaseSettings):
     allow_origins: str = ""
     alias: str = ""
     model_ttl: float = Field(0.0, ge=0)
+    admin_key: SecretStr | None = Field(None, min_length=1)
 
     @property
     def models(self) -> tuple[str, ...]:
