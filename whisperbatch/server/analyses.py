@@ -30,6 +30,7 @@ from whisperbatch.huggingface import parse_parameters
 from whisperbatch.options import documented_fields
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.downloads import Downloads
 from whisperbatch.server.errors import invalid
 from whisperbatch.server.fields import Values, about, as_number, within_limits
 from whisperbatch.server.formats import as_json
@@ -85,6 +86,7 @@ class Analyses:
     def __init__(self, settings: ServerSettings, models: Models, admission: Admission) -> None:
         self._settings, self._models, self._admission = settings, models, admission
         self._defaults = settings.endpoint_options()
+        self._downloads = Downloads(settings)
         places = max(available_cpus() // 2, 2)
         self._all = asyncio.Semaphore(places)
         self._long = asyncio.Semaphore(places - 1)
@@ -147,6 +149,7 @@ class Analyses:
             form.finish()
             gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
+            await self._downloads.complete(form, gone)
             response = await before(gone, work(form), settings.max_time)
             if response is None:
                 raise timed_out(settings.max_time)
@@ -250,15 +253,8 @@ class Analyses:
 
 
 def _file_of(form: Form) -> Spool:
-    """Return the recording of a form.
-
-    Raises:
-        ApiError: there is none, or it is empty.
-    """
-    if form.file is None or not form.file.complete:
-        raise invalid("file is missing: send the recording as a file", FILE, "missing")
-    if not form.file.size:
-        raise invalid("file is empty", FILE, "invalid_audio")
+    if form.file is None:
+        raise AssertionError  # `Downloads.complete` has checked it
     return form.file
 
 

@@ -64,6 +64,9 @@ class ServerSettings(BaseSettings):
         model_ttl: a model without requests for so many seconds is closed, and loaded again by the
             next request. 0: models stay loaded.
         admin_key: key for /api/load and /api/unload; without it, these paths are refused.
+        allow_urls: prefixes of URLs that requests may name in place of a file, separated by commas:
+            https://example.com/,https://*.example.org/media/. Hosts with private addresses are
+            always refused. Empty: no URL is opened.
     """
 
     model_config = SettingsConfigDict(
@@ -101,6 +104,7 @@ class ServerSettings(BaseSettings):
     alias: str = ""
     model_ttl: float = Field(0.0, ge=0)
     admin_key: SecretStr | None = Field(None, min_length=1)
+    allow_urls: str = ""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -130,6 +134,11 @@ class ServerSettings(BaseSettings):
                 raise wb.OptionError(f"alias: {shown(alias)} is given twice")
             aliases[alias] = model
         return aliases
+
+    @property
+    def allowed_urls(self) -> tuple[str, ...]:
+        """Prefixes of URLs that requests may name in place of a file."""
+        return _parts(self.allow_urls)
 
     @property
     def origins(self) -> tuple[str, ...]:
