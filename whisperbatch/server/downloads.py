@@ -58,8 +58,21 @@ OK: Final = 200
 MAX_HEADERS: Final = 65_536  # bytes
 PIECE: Final = 65_536  # bytes
 ANY_HOST: Final = "*"
-PLATFORM: Final = ipaddress.ip_address("168.63.129.16")
-"""The inner server of Azure's machines; it looks like a public address."""
+IPV6: Final = 6
+INNER: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            *("192.0.0.0/24", "192.88.99.0/24"),  # protocols; some versions of Python know fewer
+            "168.63.129.16",  # the inner server of Azure's machines looks public
+            *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),  # protocols, examples, 6to4
+        ),
+    )
+)
+"""Networks that are not public, beside those that `ipaddress` knows."""
+UNICAST: Final = ipaddress.ip_network("2000::/3")
+"""All public addresses of IPv6. Those that contain an address of IPv4 are outside, or in `INNER`:
+the network decides where they lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +167,12 @@ def _decoded(path: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet.
-
-    Addresses of IPv6 that contain one of IPv4 are not: the network decides where they lead.
-    """
+    """Return whether an IP address is one of the public internet."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address) and (ip.sixtofour or ip.teredo or ip.is_site_local):
+    if any(ip in network for network in INNER) or (ip.version == IPV6 and ip not in UNICAST):
         return False
     inner = ip.is_private or ip.is_loopback or ip.is_link_local or ip.is_unspecified
-    return ip.is_global and not (inner or ip.is_multicast or ip.is_reserved or ip == PLATFORM)
+    return ip.is_global and not (inner or ip.is_multicast or ip.is_reserved)
 
 
 class Downloads:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tests.unit.server.asgi import Answer, Client, running, wav
 from tests.unit.server.test_app import HeldEngine, in_loop, until
-from whisperbatch.server.settings import ServerSettings
+from tests.unit.server.test_endpoints import settings_of
 
 KEY = "to the models"
 
@@ -31,7 +31,7 @@ async def loaded(client: Client) -> list[str]:
 @in_loop
 async def test_the_loaded_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whisperbatch.server.administration.process_memory", lambda: 77)
-    settings = {"model": "base,tiny.en", "alias": "fast=tiny.en", "model_ttl": 100}
+    settings: dict[str, Any] = {"model": "base,tiny.en", "alias": "fast=tiny.en", "model_ttl": 100}
     async with running(monkeypatch, **settings) as client:
         answer = (await client.request("GET", "/api/ps")).json
         assert answer["memory"] == 77
@@ -66,7 +66,7 @@ async def test_requests_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_loop
 async def test_loading_and_unloading(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"model": "base,tiny.en", "alias": "fast=tiny.en", "admin_key": KEY}
+    settings: dict[str, Any] = {"model": "base,tiny.en", "alias": "fast=tiny.en", "admin_key": KEY}
     async with running(monkeypatch, **settings) as client:
         assert (await call(client, "unload", model="fast")).json == {
             "name": "tiny.en",
@@ -102,7 +102,7 @@ async def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await call(client, "load", "client", model="base")).status == 401
         assert (await client.request("GET", "/api/load")).status == 405
     with pytest.raises(ValidationError, match="admin_key"):
-        ServerSettings(admin_key="")
+        settings_of(admin_key="")
 
 
 @in_loop

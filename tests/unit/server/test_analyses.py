@@ -5,6 +5,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,7 @@ def test_stretches_that_touch_are_joined() -> None:
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     async def test() -> None:
         use_fake_diarizer(monkeypatch)
-        settings = {"max_duration": 5, "max_upload": 400_000, "api_key": "secret"}
+        settings: dict[str, Any] = {"max_duration": 5, "max_upload": 400_000, "api_key": "secret"}
         async with running(monkeypatch, **settings) as client:
             assert (await post(client, path, {}, wav(1))).status == 401
         del settings["api_key"]

@@ -10,6 +10,7 @@ import whisperbatch as wb
 from tests.unit.fakes import FakeEngine
 from tests.unit.server.asgi import running, wav
 from tests.unit.server.test_app import HeldEngine, in_loop, until
+from tests.unit.server.test_endpoints import settings_of
 from whisperbatch import Transcriber
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.models import Models, ServedModel
@@ -55,16 +56,16 @@ def test_wrong_aliases(aliases: dict[str, str], message: str) -> None:
 
 
 def test_the_setting_of_aliases() -> None:
-    settings = ServerSettings(alias="whisper-1=base, fast = tiny.en,")
+    settings = settings_of(alias="whisper-1=base, fast = tiny.en,")
     assert settings.aliases == {"whisper-1": "base", "fast": "tiny.en"}
     for wrong in ("base", "=base", "fast=", "fast=base,fast=tiny.en"):
         with pytest.raises(wb.OptionError, match="alias"):
-            _ = ServerSettings(alias=wrong).aliases
+            _ = settings_of(alias=wrong).aliases
 
 
 @in_loop
 async def test_clients_see_and_use_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"model": "base,tiny.en", "alias": "fast=tiny.en,whisper-1=tiny.en"}
+    settings: dict[str, Any] = {"model": "base,tiny.en", "alias": "fast=tiny.en,whisper-1=tiny.en"}
     async with running(monkeypatch, **settings) as client:
         listed = (await client.request("GET", "/v1/models")).json["data"]
         assert [(each["id"], each.get("parent")) for each in listed] == [
