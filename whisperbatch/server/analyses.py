@@ -30,7 +30,7 @@ from whisperbatch.huggingface import parse_parameters
 from whisperbatch.options import documented_fields
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.server.admission import Admission
-from whisperbatch.server.downloads import Downloads
+from whisperbatch.server.downloads import URL, Downloads
 from whisperbatch.server.errors import invalid
 from whisperbatch.server.fields import Values, about, as_number, within_limits
 from whisperbatch.server.formats import as_json
@@ -244,7 +244,9 @@ class Analyses:
         """Return the result of a function that runs in a thread, when there is a place."""
         file = cast("BinaryIO", spool.open())
         length = await asyncio.to_thread(known_duration, file, options)
-        async with nullcontext() if is_short(length) else self._long, self._all:
+        # other diarizers keep the whole recording in memory
+        is_light = is_short(length) and options.diarizer == wb.Options().diarizer
+        async with nullcontext() if is_light else self._long, self._all:
             running = asyncio.ensure_future(asyncio.to_thread(work, spool, options))
             try:
                 return await asyncio.shield(running)
@@ -306,8 +308,9 @@ def _json(value: object) -> Response:
 def _form(names: Mapping[str, str]) -> dict[str, Any]:
     """Return a form's description for the OpenAPI page; name -> meaning."""
     file = {"type": "string", "format": "binary", "description": "The recording."}
-    fields = {name: {"type": "string", "description": text} for name, text in names.items()}
-    schema = {"type": "object", "required": [FILE], "properties": {FILE: file, **fields}}
+    texts = {**names, URL: "In place of file: a URL that the server allows."}
+    fields = {name: {"type": "string", "description": text} for name, text in texts.items()}
+    schema = {"type": "object", "properties": {FILE: file, **fields}}
     body = {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
     return {"requestBody": body}
 

@@ -220,12 +220,13 @@ class Downloads:
         if not form.file.size:
             raise invalid("file is empty", FILE, "invalid_audio")
 
-    async def fetch(self, url: str, gone: "asyncio.Future[None]") -> Spool:
+    async def fetch(self, url: str, gone: "asyncio.Future[None]", param: str = URL) -> Spool:
         """Read a recording.
 
         Args:
             url: as the client gave it.
             gone: `disconnect` of the request.
+            param: name of the field, for errors.
 
         Returns:
             The recording, complete.
@@ -234,8 +235,11 @@ class Downloads:
             ApiError: the URL is not allowed, the recording cannot be read or is too large, or the
                 client is gone.
         """
-        limits = self._settings.upload_limits
-        spool = await before(gone, self._fetch(url), limits.total)
+        try:
+            spool = await before(gone, self._fetch(url), self._settings.upload_timeout)
+        except ApiError as error:
+            error.param = error.param and param
+            raise
         if spool is None:
             raise _too_slow()
         return spool

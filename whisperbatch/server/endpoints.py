@@ -134,7 +134,7 @@ class Endpoints:
             gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
             if isinstance(recording, str):
-                recording = await self._downloads.fetch(recording, gone)
+                recording = await self._downloads.fetch(recording, gone, INPUTS)
                 stack.callback(recording.close)
             if not recording.size:
                 raise invalid("the recording is empty", None, "invalid_audio")

@@ -14,6 +14,7 @@ TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
 COMMON: Final = MappingProxyType(
     {
         "file": ({"type": "string", "format": "binary"}, "The recording: any audio or video file."),
+        "url": (TEXT, "In place of file: a URL that the server allows."),
         "model": (TEXT, "A name from /v1/models, or whisper-1: the first model."),
         "prompt": (TEXT, "Text that precedes the recording: names, spelling, style."),
         "keywords[]": (TEXTS, "Words and phrases to expect."),

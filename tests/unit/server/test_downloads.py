@@ -219,6 +219,8 @@ async def test_hostile_urls_are_refused_before_any_connection(
             answer = await post(client, url)
             assert answer.status == 400, url
             assert (answer.error["param"], answer.error["code"]) == ("url", "url_refused"), url
+        answer = await predict(client, HOSTILE[0])
+        assert (answer.error["param"], answer.error["code"]) == ("inputs", "url_refused")
         assert (net.resolved, net.connected) == ([], [])
 
 
