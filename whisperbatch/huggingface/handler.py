@@ -8,7 +8,8 @@ variables of the endpoint:
 ASR_MODEL           the model: a name, directory or repository
 HF_MODEL_DIR        directory of the endpoint's repository: the model, without ASR_MODEL
 ASSISTANT_MODEL     draft model for requests with "assisted": true
-DIARIZATION_MODEL   "builtin": every request finds the speakers, unless it says "diarize": false
+DIARIZATION_MODEL   the option `diarizer`, such as "builtin" or "pyannote/speaker-diarization-3.1":
+                    every request finds the speakers, unless it says "diarize": false
 HF_TOKEN            read by huggingface_hub, which downloads the models
 """
 
@@ -27,10 +28,6 @@ from whisperbatch.huggingface.inputs import FORMS, decode_inputs
 from whisperbatch.huggingface.parameters import parse_parameters
 from whisperbatch.text import shown
 
-BUILT_IN: Final = "builtin"
-"""The value of DIARIZATION_MODEL."""
-
-
 KEYS: Final = ("inputs", "parameters")
 SILENCE: Final = np.zeros(16_000, np.float32)  # one second
 
@@ -43,13 +40,14 @@ class EndpointSettings:
         asr_model: the model; None if it is not set.
         model_directory: directory of the endpoint's repository; None if it is not set.
         assistant_model: the draft model; None if it is not set.
-        diarize: whether requests find the speakers without the parameter `diarize`.
+        diarizer: the option `diarizer`, for requests without the parameter `diarize`; None if these
+            requests do not find the speakers.
     """
 
     asr_model: str | None = None
     model_directory: str | None = None
     assistant_model: str | None = None
-    diarize: bool = False
+    diarizer: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -59,26 +57,35 @@ class EndpointSettings:
             environment: the variables; None for those of this process.
 
         Raises:
-            OptionError: DIARIZATION_MODEL names another model than "builtin".
+            OptionError: DIARIZATION_MODEL is no value of the option `diarizer`.
         """
         variables = os.environ if environment is None else environment
-        diarizer = variables.get("DIARIZATION_MODEL")
-        if diarizer and diarizer != BUILT_IN:
-            raise wb.OptionError(
-                f"DIARIZATION_MODEL={shown(diarizer)} cannot be loaded: whisperbatch has its own "
-                f"diarizer. Set DIARIZATION_MODEL={BUILT_IN} for speakers, or remove this variable"
-            )
+        diarizer = variables.get("DIARIZATION_MODEL") or None
+        if diarizer:
+            try:
+                wb.Options(diarize=True, diarizer=diarizer)
+            except wb.OptionError as error:
+                raise wb.OptionError(f"DIARIZATION_MODEL: {error}") from error
         return cls(
             asr_model=variables.get("ASR_MODEL") or None,
             model_directory=variables.get("HF_MODEL_DIR") or None,
             assistant_model=variables.get("ASSISTANT_MODEL") or None,
-            diarize=bool(diarizer),
+            diarizer=diarizer,
         )
 
     @property
     def model(self) -> str | None:
         """The model that the variables name: ASR_MODEL, otherwise HF_MODEL_DIR."""
         return self.asr_model or self.model_directory
+
+    def with_speakers(self, options: wb.Options) -> wb.Options:
+        """Return the options of requests without the parameter `diarize`.
+
+        Options that find the speakers already stay as they are.
+        """
+        if not self.diarizer or options.diarize:
+            return options
+        return replace(options, diarize=True, diarizer=self.diarizer)
 
 
 def with_draft_model(draft_model: str, keywords: LoadKeywords) -> LoadKeywords:
@@ -114,7 +121,7 @@ class EndpointHandler:
         OptionError: no model is named, DIARIZATION_MODEL is wrong, or a keyword is wrong.
         ModelError: the weights are missing or damaged.
         MissingExtraError: a package is not installed; draft models need the extra `torch`, and
-            DIARIZATION_MODEL needs the extra `diarization`.
+            DIARIZATION_MODEL needs the extra of its diarizer.
     """
 
     def __init__(self, path: str = "", **keywords: Unpack[LoadKeywords]) -> None:
@@ -124,9 +131,9 @@ class EndpointHandler:
             raise wb.OptionError(
                 "no model: set ASR_MODEL to a name, directory or repository of a model"
             )
-        self._defaults = wb.Options(diarize=settings.diarize)
-        if settings.diarize:
-            wb.diarize(SILENCE)  # loads the networks
+        self._defaults = settings.with_speakers(wb.Options())
+        if self._defaults.diarize:
+            wb.diarize(SILENCE, diarizer=self._defaults.diarizer)  # loads the networks
         with ExitStack() as stack:
             self._asr = stack.enter_context(wb.load(model, **keywords))
             self._assisted: wb.Transcriber | None = None

@@ -18,6 +18,8 @@ import whisperbatch as wb
 from whisperbatch.text import shown
 
 SCHEME: Final = b"data:"  # ":" is not a character of base64
+WEB: Final = (b"http://", b"https://")
+MAX_URL: Final = 4096  # bytes
 MAX_HEADER: Final = 200  # bytes of a data: URL before its data
 HEADER: Final = re.compile(rb"data:[\w.+/=; \"-]*;base64", re.IGNORECASE)
 ALPHABET: Final = string.ascii_letters.encode() + b"0123456789+/"
@@ -37,9 +39,15 @@ class InputsDecoder:
 
     Args:
         sink: called with the decoded bytes, in order.
+        takes_urls: whether the text may be a URL of the web in place of a recording.
+
+    Attributes:
+        url: this URL, after `finish`; None for a recording.
     """
 
-    def __init__(self, sink: Callable[[bytes], object]) -> None:
+    def __init__(self, sink: Callable[[bytes], object], *, takes_urls: bool = False) -> None:
+        self.url: str | None = None
+        self._takes_urls = takes_urls
         self._sink = sink
         self._rest = b""  # characters that are not decoded yet
         self._in_data = False  # whether the header of a data: URL is read, or there is none
@@ -52,6 +60,10 @@ class InputsDecoder:
             OptionError: the text is not base64.
         """
         self._rest += text
+        if not self._in_data and self._may_be_url():
+            if len(self._rest) > MAX_URL:
+                raise wb.OptionError(f"inputs is a URL with more than {MAX_URL} characters")
+            return
         if not self._in_data:
             self._skip_header()
         if self._in_data:
@@ -63,10 +75,19 @@ class InputsDecoder:
         Raises:
             OptionError: the text is not base64, or is cut off.
         """
+        if not self._in_data and self._may_be_url() and self._rest.lower().startswith(WEB):
+            self.url = self._rest.decode("ascii", "replace")
+            return
         if not self._in_data and self._rest[: len(SCHEME)].lower() == SCHEME:
             raise _wrong()
         self._in_data = True
         self._decode(len(self._rest))
+
+    def _may_be_url(self) -> bool:
+        """Return whether the text so far begins as a URL of the web does."""
+        start = self._rest[: len(WEB[1])].lower()
+        begun = any(web.startswith(start) or start.startswith(web) for web in WEB)
+        return self._takes_urls and begun
 
     def _skip_header(self) -> None:
         start = self._rest[: len(SCHEME)].lower()
@@ -117,21 +138,27 @@ class JsonBody:
 
     Args:
         sink: called with the decoded bytes of `inputs`, in order.
+        takes_urls: whether `inputs` may be a URL of the web in place of a recording.
 
     Attributes:
         values: the value of each key except `inputs`, after `finish`.
         has_inputs: whether `inputs` has been received.
     """
 
-    def __init__(self, sink: Callable[[bytes], object]) -> None:
+    def __init__(self, sink: Callable[[bytes], object], *, takes_urls: bool = False) -> None:
         self.values: dict[str, Any] = {}
         self.has_inputs = False
-        self._inputs = InputsDecoder(sink)
+        self._inputs = InputsDecoder(sink, takes_urls=takes_urls)
         self._escape = b""  # of `inputs`: the start of an escape sequence
         self._rest = bytearray()  # the body, with an empty text in place of `inputs`
         self._depth = 0  # brackets that are open
         self._text = (0, 0)  # start and end of the last text in the rest
         self._read: Callable[[bytes, int], int] = self._read_nested
+
+    @property
+    def url(self) -> str | None:
+        """The URL that `inputs` is, after `finish`; None for a recording."""
+        return self._inputs.url
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of the body.

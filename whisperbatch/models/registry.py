@@ -55,6 +55,19 @@ REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Name -> repository on the hub, as in faster-whisper."""
 
+SAME_MODELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{
+            f"openai/whisper-{name}": name
+            for name in REPOSITORIES
+            if name not in ("large", "turbo") and not name.startswith("distil-")
+        },
+        "openai/whisper-large": "large-v1",
+        **{f"distil-whisper/{name}": name for name in REPOSITORIES if name.startswith("distil-")},
+    }
+)
+"""Repository of transformers weights -> name of the same model in CTranslate2's format."""
+
 MAX_PATH: Final = 4096  # characters of a directory
 
 HUB_FILES: Final = (
@@ -145,6 +158,8 @@ def find_model(
     Args:
         name: a directory, a name out of `available_models()`, or a repository of the hub. If a
             directory has a name out of the list, it is used only if it contains a model.bin.
+            Repositories of OpenAI ("openai/whisper-base") and of distil-whisper mean the model with
+            this name, unless `transformers` weights are accepted.
         cache_dir: directory in which packaged weights are assembled; by default
             $WHISPERBATCH_CACHE, $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
         transformers: also accept weights that transformers saved: *.safetensors and config.json.
@@ -163,6 +178,8 @@ def find_model(
             refuse_revision(revision, f"{directory} is a directory; leave revision out")
             log.info("model %s: a directory", text)
             return check_directory(directory, transformers=transformers)
+        if not transformers:
+            text = SAME_MODELS.get(text, text)
         if revision is not None and text in PACKAGES and package_folders(PACKAGES[text]):
             place = f"model {text} is installed as a package; give model={REPOSITORIES[text]!r}"
             refuse_revision(revision, place)

@@ -2,6 +2,8 @@
 
 recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.submit
                    ├─> /, /predict ──> endpoints ──> asr.submit
+                   ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
+                   ├─> /api/ps, /api/load, /api/unload ──> administration
                    └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
@@ -20,7 +22,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
+from whisperbatch.server.administration import Administration
 from whisperbatch.server.admission import Admission, Limits
+from whisperbatch.server.analyses import (
+    DIARIZATION_FORM,
+    TIMESTAMPS_FORM,
+    VAD_FORM,
+    Analyses,
+)
 from whisperbatch.server.browsers import Browsers
 from whisperbatch.server.docs_page import page_of
 from whisperbatch.server.endpoints import OPENAPI, Endpoints
@@ -72,16 +81,30 @@ class Server:
         self.admission = Admission(
             Limits(settings.max_requests, settings.max_client_requests, settings.max_wait)
         )
-        self.models = Models(settings.models, settings.load, settings.max_memory)
+        self.models = Models(
+            settings.models,
+            settings.load,
+            settings.max_memory,
+            aliases=settings.aliases,
+            ttl=settings.model_ttl,
+        )
         self._assisted: Models | None = None
         if settings.assistant_model:
             first = (self.models.names[0],)
-            self._assisted = Models(first, settings.load_assisted, settings.max_memory)
+            self._assisted = Models(
+                first, settings.load_assisted, settings.max_memory, ttl=settings.model_ttl
+            )
         self._metrics = Metrics(lambda: self.admission.active, self._load)
         self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
         self._endpoints = Endpoints(
             settings, self.models, self._assisted, self.admission, self._metrics
         )
+        self._administration = Administration(
+            settings,
+            [self.models, *([self._assisted] if self._assisted else [])],
+            self.admission,
+        )
+        self._analyses = Analyses(settings, self.models, self.admission)
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,
@@ -191,6 +214,26 @@ class Server:
                     include_in_schema=prefix == API_PREFIXES[0],
                 )(getattr(self, f"_{task}"))
 
+        administration = self._administration
+        app.get("/api/ps", summary="The loaded models")(administration.list_loaded)
+        app.post("/api/load", summary="Load a model")(administration.load)
+        app.post("/api/unload", summary="Unload a model")(administration.unload)
+        for path, summary, analysis_form, analyse in (
+            ("diarization", "Who speaks when", DIARIZATION_FORM, self._analyses.diarization),
+            ("vad", "Where there is speech", VAD_FORM, self._analyses.vad),
+            (
+                "speech/timestamps",
+                "Where there is speech, in the form of speaches",
+                TIMESTAMPS_FORM,
+                self._analyses.timestamps,
+            ),
+        ):
+            app.post(
+                f"/v1/audio/{path}",
+                summary=summary,
+                openapi_extra=analysis_form,
+                response_class=Response,
+            )(analyse)
         for path in ("/", "/predict"):
             app.post(
                 path,
@@ -227,10 +270,22 @@ class Server:
         return HTMLResponse(page_of(request.app.openapi()))
 
     async def _list_models(self) -> dict[str, Any]:
-        return {"object": "list", "data": [_describe(name) for name in self.models.names]}
+        names = (*self.models.names, *self.models.aliases)
+        return {"object": "list", "data": [self._describe(name) for name in names]}
 
     async def _show_model(self, model: str) -> dict[str, Any]:
-        return _describe(self.models.find(model).name)
+        return self._describe(model)
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """Return a model by its own name, or by an alias with the model that it means."""
+        own = self.models.find(name).name
+        described: dict[str, Any] = {
+            "id": name if name in self.models.aliases else own,
+            "object": "model",
+            "created": 0,
+            "owned_by": TITLE,
+        }
+        return {**described, "parent": own} if name in self.models.aliases else described
 
     async def _transcribe(self, request: Request) -> Response:
         return await self._transcriptions.answer(request, "transcribe")
@@ -256,10 +311,6 @@ class _WithoutSlash:
         if scope["type"] == "http" and scope["path"] != "/":
             scope["path"] = scope["path"].removesuffix("/")
         await self._app(scope, receive, send)
-
-
-def _describe(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": TITLE}
 
 
 async def _as_http_error(_: Request, error: Exception) -> JSONResponse:

@@ -26,6 +26,7 @@ from starlette.responses import Response
 import whisperbatch as wb
 from whisperbatch.huggingface import Inference, JsonBody, answer_of, parse_object, parse_parameters
 from whisperbatch.server.admission import Admission
+from whisperbatch.server.downloads import Downloads
 from whisperbatch.server.errors import ApiError, invalid, message_for_clients
 from whisperbatch.server.fields import within_limits
 from whisperbatch.server.formats import as_json
@@ -56,7 +57,10 @@ JSON_FORM: Final = MappingProxyType(
         "type": "object",
         "required": ["inputs"],
         "properties": {
-            "inputs": {"type": "string", "description": "The recording: base64, or a data: URL."},
+            "inputs": {
+                "type": "string",
+                "description": "The recording: base64, or a data: URL; or an allowed URL.",
+            },
             "parameters": {"type": "object", "description": "Options, by name."},
         },
     }
@@ -118,6 +122,7 @@ class Endpoints:
         self._models, self._assisted = models, assisted
         self._admission, self._metrics = admission, metrics
         self._defaults = settings.endpoint_options()
+        self._downloads = Downloads(settings)
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to a request.
@@ -137,9 +142,16 @@ class Endpoints:
         async with AsyncExitStack() as stack:
             client = client_of(request)
             stack.enter_context(self._admission.admitted(client))
-            spool, parameters = await receive_body(request, self._settings, stack)
+            recording, parameters = await receive_body(
+                request, self._settings, stack, takes_urls=self._downloads.enabled
+            )
             gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
+            if isinstance(recording, str):
+                recording = await self._downloads.fetch(recording, gone, INPUTS)
+                stack.callback(recording.close)
+            if not recording.size:
+                raise invalid("the recording is empty", None, "invalid_audio")
             asked = self._asked(parameters)
             models = self._assisted if self._assisted and asked.assisted else self._models
             asr = await stack.enter_async_context(models.using(models.names[0]))
@@ -147,7 +159,7 @@ class Endpoints:
             submission = await submit(
                 asr,
                 models,
-                spool,
+                recording,
                 options,
                 client=client,
                 admission=self._admission,
@@ -186,17 +198,22 @@ def _named(message: str, parameters: object) -> str:
 
 
 async def receive_body(
-    request: Request, settings: ServerSettings, stack: AsyncExitStack
-) -> tuple[Spool, object]:
+    request: Request,
+    settings: ServerSettings,
+    stack: AsyncExitStack,
+    *,
+    takes_urls: bool = False,
+) -> tuple[Spool | str, object]:
     """Receive the body of a request.
 
     Args:
         request: of a client.
         settings: of the server.
         stack: deletes the recording at its end.
+        takes_urls: whether a URL may be in place of the recording.
 
     Returns:
-        The recording, complete, and the parameters; None if there are none.
+        The recording, complete, or its URL; and the parameters, None if there are none.
 
     Raises:
         ApiError: the body is wrong or too large, or the client is too slow or gone.
@@ -207,19 +224,16 @@ async def receive_body(
         stack.callback(spool.close)
         return spool
 
-    body = _body_of(request, new, int(settings.max_upload))
+    body = _body_of(request, new, int(settings.max_upload), takes_urls=takes_urls)
     try:
         async for data in pieces(request, settings.upload_limits):
             body.feed(data)
-        spool, parameters = body.finish()
+        return body.finish()
     except OSError as error:
         raise disk_full(error) from error
     except wb.OptionError as error:
         param = INPUTS if str(error).startswith(INPUTS) else None
         raise invalid(message_for_clients(error), param) from error
-    if not spool.size:
-        raise invalid("the recording is empty", None, "invalid_audio")
-    return spool, parameters
 
 
 # A body while it arrives: `feed` reads the next piece, and `finish` returns the recording and the
@@ -248,21 +262,25 @@ class _Media:
 class _Json:
     """A JSON object with `inputs` and `parameters`."""
 
-    def __init__(self, request: Request, new_spool: NewSpool, max_bytes: int) -> None:
+    def __init__(
+        self, request: Request, new_spool: NewSpool, max_bytes: int, *, takes_urls: bool
+    ) -> None:
         _refuse_query(request)
         self._spool = new_spool(INPUTS)
-        self._json = JsonBody(lambda data: _write(self._spool, data, max_bytes))
+        self._json = JsonBody(
+            lambda data: _write(self._spool, data, max_bytes), takes_urls=takes_urls
+        )
 
     def feed(self, data: bytes) -> None:
         self._json.feed(data)
 
-    def finish(self) -> tuple[Spool, object]:
+    def finish(self) -> tuple[Spool | str, object]:
         self._json.finish()
         _check_names(self._json.values)
         if not self._json.has_inputs:
             raise invalid("inputs is missing: send the recording in base64", INPUTS, "missing")
         self._spool.finish()
-        return self._spool, self._json.values.get(PARAMETERS)
+        return self._json.url or self._spool, self._json.values.get(PARAMETERS)
 
 
 class _MultipartForm:
@@ -287,7 +305,7 @@ class _MultipartForm:
 
 
 def _body_of(
-    request: Request, new_spool: NewSpool, max_bytes: int
+    request: Request, new_spool: NewSpool, max_bytes: int, *, takes_urls: bool
 ) -> _Media | _Json | _MultipartForm:
     """Return the empty body of a request, by its content type.
 
@@ -296,7 +314,7 @@ def _body_of(
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type == "application/json":
-        return _Json(request, new_spool, max_bytes)
+        return _Json(request, new_spool, max_bytes, takes_urls=takes_urls)
     if content_type == "multipart/form-data":
         return _MultipartForm(request, new_spool, max_bytes)
     if content_type.startswith(MEDIA) or content_type in BYTES:

@@ -133,7 +133,7 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
     if isinstance(error, wb.MissingExtraError):
         return ApiError(501, str(error), kind="server_error", code="not_installed", may_retry=False)
     if isinstance(error, wb.ClosedError):
-        return shutting_down()
+        return unavailable("the model was closed; repeat the request later")
     if isinstance(error, wb.EngineError):
         return ApiError(500, str(error), kind="server_error", code="engine_failed")
     cause = str(error) or type(error).__name__

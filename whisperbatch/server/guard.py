@@ -23,6 +23,8 @@ from whisperbatch.server.uploads import FORM_BYTES, too_large
 CHECKS: Final = ("/", "/health", "/ready")
 PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in CHECKS)
 """Requests that need no key: containers and load balancers send them."""
+WITH_ADMIN_KEY: Final = ("/api/load", "/api/unload")
+"""Paths that check a key of their own: see `administration`."""
 
 BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
@@ -119,7 +121,7 @@ class Guard:
         is_public = scope["method"] == "OPTIONS" or (scope["method"], path) in PUBLIC
         if not self.keys:
             self._browsers.check(headers)
-        elif not is_public:
+        elif not is_public and path not in WITH_ADMIN_KEY:
             self._check_key(headers, record)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")

@@ -14,6 +14,7 @@ TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
 COMMON: Final = MappingProxyType(
     {
         "file": ({"type": "string", "format": "binary"}, "The recording: any audio or video file."),
+        "url": (TEXT, "In place of file: a URL that the server allows."),
         "model": (TEXT, "A name from /v1/models. The first model without it, or with whisper-1."),
         "prompt": (TEXT, "Text that precedes the recording: names, spelling, style."),
         "keywords[]": (TEXTS, "Words and phrases to expect."),

@@ -113,6 +113,12 @@ def note_submission(submission: wb.Submission) -> None:
         record.submission = submission
 
 
+def note_audio(seconds: float) -> None:
+    """Note the seconds of audio of a request without a submission."""
+    if record := current():
+        record.audio = seconds
+
+
 class Recorder:
     """The outermost ASGI application: makes a record of each request.
 

@@ -7,7 +7,6 @@ ASR_MODEL, HF_MODEL_DIR, ASSISTANT_MODEL   the models, in a container of Hugging
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -29,6 +28,7 @@ from whisperbatch.server.clients import Client, Keys, read_keys
 from whisperbatch.server.fields import MAX_BEAMS
 from whisperbatch.server.logs import LogFormat, LogLevel
 from whisperbatch.server.uploads import Spool, UploadLimits
+from whisperbatch.text import shown
 
 PREFIX: Final = "WHISPERBATCH_"
 OTHER_VARIABLES: Final = {"WHISPERBATCH_CACHE"}  # of the library
@@ -78,6 +78,13 @@ class ServerSettings(BaseSettings):
         log_format: "text" or "json".
         log_level: lowest level of lines in the log: "debug", "info", "warning" or "error".
         otel: make a span of OpenTelemetry for each request; needs the extra `telemetry`.
+        alias: more names of models for clients, separated by commas: whisper-1=base,fast=tiny.en.
+        model_ttl: a model without requests for so many seconds is closed, and loaded again by the
+            next request. 0: models stay loaded.
+        admin_key: key for /api/load and /api/unload; without it, these paths are refused.
+        allow_urls: prefixes of URLs that requests may name in place of a file, separated by commas:
+            https://example.com/,https://*.example.org/media/. Hosts with private addresses are
+            always refused. Empty: no URL is opened.
     """
 
     model_config = SettingsConfigDict(
@@ -120,6 +127,10 @@ class ServerSettings(BaseSettings):
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     otel: bool = False
+    alias: str = ""
+    model_ttl: float = Field(0.0, ge=0)
+    admin_key: SecretStr | None = Field(None, min_length=1)
+    allow_urls: str = ""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -132,6 +143,28 @@ class ServerSettings(BaseSettings):
         if not models:
             raise wb.OptionError("model names no model")
         return models
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """More names of models for clients; name -> model.
+
+        Raises:
+            OptionError: an alias is not of the form name=model, or is given twice.
+        """
+        aliases: dict[str, str] = {}
+        for part in _parts(self.alias):
+            alias, _, model = (text.strip() for text in part.partition("="))
+            if not alias or not model:
+                raise wb.OptionError(f"alias: {shown(part)} must be of the form name=model")
+            if alias in aliases:
+                raise wb.OptionError(f"alias: {shown(alias)} is given twice")
+            aliases[alias] = model
+        return aliases
+
+    @property
+    def allowed_urls(self) -> tuple[str, ...]:
+        """Prefixes of URLs that requests may name in place of a file."""
+        return _parts(self.allow_urls)
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -243,10 +276,7 @@ class ServerSettings(BaseSettings):
         Raises:
             OptionError: an option is unknown or wrong, or DIARIZATION_MODEL is wrong.
         """
-        options = self.default_options()
-        return replace(
-            options, diarize=options.diarize or EndpointSettings.from_environment().diarize
-        )
+        return EndpointSettings.from_environment().with_speakers(self.default_options())
 
     def load(self, source: str) -> wb.Transcriber:
         """Load a model.

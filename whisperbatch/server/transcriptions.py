@@ -25,7 +25,8 @@ from starlette.types import Receive, Scope, Send
 import whisperbatch as wb
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.clients import Client
-from whisperbatch.server.errors import as_api_error, invalid, shutting_down
+from whisperbatch.server.downloads import Downloads
+from whisperbatch.server.errors import as_api_error, shutting_down
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
 from whisperbatch.server.formats import CONTENT_TYPES, DONE, body_of, ending_with, events_of
 from whisperbatch.server.metrics import Metrics
@@ -40,7 +41,7 @@ from whisperbatch.server.submitting import (
     submit,
     timed_out,
 )
-from whisperbatch.server.uploads import FILE, Form, boundary_of, disk_full, new_spool, pieces
+from whisperbatch.server.uploads import Form, boundary_of, disk_full, new_spool, pieces
 
 Task = Literal["transcribe", "translate"]
 
@@ -66,6 +67,7 @@ class Transcriptions:
         self.models, self.admission, self._metrics = models, admission, metrics
         self.defaults = settings.default_options()
         self.early: set[_Work] = set()
+        self.downloads = Downloads(settings)
 
     async def answer(self, request: Request, task: Task) -> Response:
         """Return the answer to a request.
@@ -87,8 +89,7 @@ class Transcriptions:
             work = _Work(self, task, stack, client_of(request))
             await work.receive(request)
             asked, submission = work.submitted()
-            gone = asyncio.ensure_future(disconnect(request.receive))
-            stack.callback(gone.cancel)
+            gone = work.gone
             if asked.stream:
                 await before(gone, _first(submission), ERRORS_FIRST)
                 if submission.done:
@@ -155,7 +156,7 @@ class _Work:
         """Receive the form, and submit its recording.
 
         Raises:
-            ApiError: the form is wrong.
+            ApiError: the form is wrong, or has a URL that cannot be read.
         """
         settings = self._of.settings
         self._form = form = Form(
@@ -172,10 +173,9 @@ class _Work:
                     raise disk_full(error) from error
                 await self._submit_early(uploading)
         form.finish()
-        if form.file is None or not form.file.complete:
-            raise invalid("file is missing: send the recording as a file", FILE, "missing")
-        if not form.file.size:
-            raise invalid("file is empty", FILE, "invalid_audio")
+        self.gone = asyncio.ensure_future(disconnect(request.receive))
+        self._stack.callback(self.gone.cancel)
+        await self._of.downloads.complete(form, self.gone)
         asked = self._parse()
         if self._submission and asked == self._asked:
             return

