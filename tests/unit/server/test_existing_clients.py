@@ -80,7 +80,7 @@ async def test_every_path_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch)
             assert len(bodies) == 1
         assert (await client.request("GET", "/v1/models/")).json["object"] == "list"
         paths = (await client.request("GET", "/openapi.json")).json["paths"]
-        assert [path for path in paths if "audio" in path] == [
+        assert [path for path in paths if path.endswith(("transcriptions", "translations"))] == [
             "/v1/audio/transcriptions",
             "/v1/audio/translations",
         ]

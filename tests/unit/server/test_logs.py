@@ -212,9 +212,11 @@ def test_a_path_cannot_write_other_lines(capsys: pytest.CaptureFixture[str]) -> 
 
     configure_logging("text", "info")
     asyncio.run(test())
-    (line,) = capsys.readouterr().err.splitlines()
+    line, *others = capsys.readouterr().err.splitlines()
+    assert "path=" in line
     assert "\x1b" not in line
     assert len(line) < 600
+    assert not [other for other in others if "b c=d" in other]
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
