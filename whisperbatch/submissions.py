@@ -14,7 +14,9 @@ short recording does not wait for the end of a long recording, however many long
                short: group C c1
 
 A recording is short if its length is given or stated by its header, and is at most SHORT seconds.
-A recording that turns out to be longer than its header states counts as long from then on.
+While long recordings wait, short ones leave them their places. A recording that turns out to be
+longer than its header states counts as long from then on. If there is no place for a further long
+recording, it waits again, and begins again from its start: the segments are the same.
 """
 
 import asyncio
@@ -36,11 +38,12 @@ from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
 from whisperbatch.pipeline import PipelineRun
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
-from whisperbatch.threads import in_background, reset_after_fork, stop_at_exit
+from whisperbatch.threads import JOIN_TIMEOUT, in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import Segment, Transcript
 
 SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
-MEASURING_TIME: Final = 2.0  # seconds
+UNKNOWN: Final = 600.0  # seconds: the guess of an unknown length
+MEASURED: Final = 4  # recordings at a time; a disk or a file object may not answer
 HALF_LIFE: Final = 60.0  # seconds of work
 KNOWN_AFTER: Final = 5.0  # seconds of work
 PER_CPU: Final = 8  # recordings; each has about six threads, which wait most of the time
@@ -76,6 +79,35 @@ class Places:
         return cls(all=max(batches, 2 * long), long=long)
 
 
+@dataclass(frozen=True, slots=True)
+class SubmittedSource:
+    """What is known about the recording of a submission.
+
+    Attributes:
+        measure: returns the length of the recording in seconds; None if it is not known. Called
+            only if the recording has to wait.
+        begin_again: returns a new run that reads the recording from its start; None if the
+            recording cannot be read again.
+    """
+
+    measure: Callable[[], float | None] = lambda: None
+    begin_again: Callable[[], PipelineRun] | None = None
+
+
+class _Place:
+    """The place of a submission, or its wait for one."""
+
+    def keep(self, position: float) -> bool:  # noqa: ARG002 - of the subclass
+        """Note how many seconds are transcribed. Return whether the submission may go on."""
+        return True
+
+    def leave(self) -> None:
+        """Note that the submission does not wait any more."""
+
+
+_NOWHERE: Final = _Place()
+
+
 class Submission:
     """A recording that is transcribed in the background. Thread-safe.
 
@@ -87,11 +119,11 @@ class Submission:
     `Transcriber.submit` returns a Submission.
     """
 
-    def __init__(self, run: PipelineRun, measure: Callable[[], float | None]) -> None:
+    def __init__(self, run: PipelineRun, source: "SubmittedSource") -> None:
         # None after the end, because they hold the source
         self._run: PipelineRun | None = run
-        self._measure: Callable[[], float | None] | None = measure
-        self._advance: Callable[[float], None] = lambda _: None
+        self._source: SubmittedSource | None = source
+        self._place: _Place = _NOWHERE
         self._submitted = time.monotonic()
         self._active_since: float | None = None  # or the end, if it was cancelled before
         self._changed = threading.Condition()
@@ -159,9 +191,11 @@ class Submission:
 
     def _cancel(self) -> None:
         self._end(ClosedError("the recording was cancelled"))
-        run, self._run, self._measure = self._run, None, None
+        run, self._run, self._source = self._run, None, None
+        place, self._place = self._place, _NOWHERE
         if run:
             run.stop()
+        place.leave()
 
     def __iter__(self) -> Iterator[Segment]:
         position = 0
@@ -227,27 +261,35 @@ class Submission:
 
     def _length(self) -> float | None:
         """Return the length of the recording in seconds; None if it is not known."""
-        measure, self._measure = self._measure, None
+        source = self._source
         try:
-            return measure() if measure else None
+            return source.measure() if source else None
         except BaseException:  # noqa: BLE001 - raised again when the recording is opened
             return None
 
     def _collect(self) -> None:
-        """Transcribe the recording, in the thread of this submission."""
-        self._measure = None
+        """Transcribe the recording, in the thread of this submission.
+
+        If the recording must wait for another place, the result is not known at the end. The next
+        call begins again, and skips the segments that are known.
+        """
         if (run := self._run) is None:  # cancelled
             return
-        self._active_since = time.monotonic()
+        self._active_since = self._active_since or time.monotonic()
+        must_wait = False
+        known = len(self._segments)
         try:
             with closing(segments_and_transcripts(run.results())) as items:
-                for _, item in items:
-                    if isinstance(item, Segment):
-                        self._add(item)
-                    else:
-                        if isinstance(item, Transcript):
-                            self._advance(item.duration)
+                for number, (_, item) in enumerate(items):
+                    if not isinstance(item, Segment):
                         self._end(item)
+                    elif number >= known:
+                        self._add(item)
+                        must_wait = not self._place.keep(item.end)
+                    if must_wait:
+                        break
+            if must_wait and self._source and self._source.begin_again:
+                self._run = self._source.begin_again()
         except Exception as error:  # noqa: BLE001 - raised by `result`
             self._end(as_error(error, None))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a source, for example
@@ -255,14 +297,14 @@ class Submission:
             stopped.__cause__ = error
             self._end(stopped)
         finally:
-            self._run = None
+            if self.done:
+                self._run, self._source, self._place = None, None, _NOWHERE
 
     def _add(self, segment: Segment) -> None:
         with self._changed:
             if not self.done:
                 self._segments.append(segment)
                 self._notify()
-        self._advance(segment.end)
 
     def _end(self, result: Transcript | WhisperBatchError) -> None:
         with self._changed:
@@ -304,25 +346,31 @@ class Submitted:
     long_wait: float
 
 
-@dataclass(eq=False, slots=True)
-class _Entry:
+@dataclass(eq=False)
+class _Entry(_Place):
     """A submission that waits or is active.
 
     Attributes:
+        of: the submissions.
         submission: the submission.
-        group: recordings of a group wait for each other.
+        group: the groups take places in turn.
         weight: share of the places, relative to the weights of other groups.
         number: in the order of the calls of `submit`.
+        can_begin_again: whether the recording can be read again.
         length: as measured, in seconds; None before, or if it is not known.
         position: end of the audio that is transcribed, in seconds.
+        counted: seconds that were counted for the group when the recording took its place.
     """
 
+    of: "Submissions"
     submission: Submission
     group: Hashable
     weight: float
     number: int
+    can_begin_again: bool
     length: float | None = None
     position: float = 0.0
+    counted: float = 0.0
 
     @property
     def is_short(self) -> bool:
@@ -330,9 +378,17 @@ class _Entry:
         return is_short(self.length) and self.position <= SHORT
 
     @property
-    def remaining(self) -> float:
-        """Seconds of audio that are not transcribed, as far as the length is known."""
-        return max((self.length or 0.0) - self.position, 0.0)
+    def expected(self) -> float:
+        """Length in seconds; a guess if the length is not known."""
+        return max(self.length or UNKNOWN, self.position)
+
+    def keep(self, position: float) -> bool:
+        """See `_Place`."""
+        return self.of.advance(self, position)
+
+    def leave(self) -> None:
+        """See `_Place`."""
+        self.of.discard(self)
 
 
 class _Speed:
@@ -382,29 +438,50 @@ class _Line:
     def __iter__(self) -> Iterator[_Entry]:
         return (entry for entries in self._groups.values() for entry in entries)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
     def add(self, entry: _Entry, *, first: bool = False) -> None:
         """Add an entry: as the last of its group, or as the first."""
         group = self._groups.setdefault(entry.group, deque())
         (group.appendleft if first else group.append)(entry)
 
+    def discard(self, entry: _Entry) -> None:
+        """Remove an entry, if it is in the line."""
+        entries = self._groups.get(entry.group, deque())
+        if entry in entries:
+            entries.remove(entry)
+        if not entries:
+            self._groups.pop(entry.group, None)
+
     def take(self) -> _Entry | None:
         """Remove and return the entry that is next; None if there is none."""
-        for group, entries in list(self._groups.items()):
-            while entries and entries[0].submission.done:  # cancelled
-                entries.popleft()
-            if not entries:
-                del self._groups[group]
         if not self._groups:
             return None
         heads = [entries[0] for entries in self._groups.values()]
-        entry = min(heads, key=lambda head: (self._had_by(head), head.number))
-        self._clock = had = self._had_by(entry)
+        entry = min(heads, key=lambda head: (self._had_by(head.group), head.number))
+        self._clock = had = self._had_by(entry.group)
         self._had = {group: seconds for group, seconds in self._had.items() if seconds > had}
-        self._had[entry.group] = had + (entry.length or SHORT) / entry.weight
-        return self._groups[entry.group].popleft()
+        entry.counted = (entry.length or SHORT) / entry.weight
+        self._had[entry.group] = had + entry.counted
+        self.discard(entry)
+        return entry
 
-    def _had_by(self, entry: _Entry) -> float:
-        return self._had.get(entry.group, self._clock)
+    def count_rest(self, entry: _Entry) -> None:
+        """Count the audio of an ended entry that was longer or shorter than its known length."""
+        if entry.counted and entry.group in self._had:
+            self._had[entry.group] += entry.position / entry.weight - entry.counted
+
+    def audio_before(self, group: Hashable) -> float:
+        """Return the seconds of the entries that come before a new entry of a group."""
+        seconds = {
+            each: sum(entry.expected for entry in entries) for each, entries in self._groups.items()
+        }
+        own = seconds.get(group, 0.0)
+        return sum(min(each, own) for each in seconds.values())
+
+    def _had_by(self, group: Hashable) -> float:
+        return self._had.get(group, self._clock)
 
 
 class Submissions:
@@ -417,32 +494,38 @@ class Submissions:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._unmeasured: deque[_Entry] = deque()
+        self._measured: dict[_Entry, threading.Thread | None] = {}  # now, each by its thread
         self._short, self._long = _Line(), _Line()
         self._active: dict[_Entry, threading.Thread] = {}
-        self._measured: tuple[_Entry, float] | None = None  # now, and since when
         self._numbers = count()
         self._speed = _Speed()
         self._changed = threading.Condition()
         self._closed = False
         stop_at_exit(self)
 
-    @property
-    def counts(self) -> Submitted:
-        """The recordings that have not ended."""
+    def counts(self, group: Hashable = None) -> Submitted:
+        """Return the numbers of the recordings that have not ended.
+
+        Args:
+            group: the wait is that of a new recording of this group.
+        """
         with self._changed:
-            waiting = [entry for entry in self._waiting() if not entry.submission.done]
-            long = [entry for entry in waiting if not entry.is_short]
+            waiting = len(self._unmeasured) + len(self._measured) + len(self._long)
             active = [entry for entry in self._active if not entry.is_short]
-            has_place = not long and len(active) < self._places.long
             self._speed.update(working=bool(self._active))
-            remaining = sum(entry.remaining for entry in (*long, *active))
+            audio = self._long.audio_before(group)
+            audio += sum(entry.expected for entry in (*self._unmeasured, *self._measured))
+            first = min((entry.expected - entry.position for entry in active), default=0.0)
+            has_place = not waiting and len(active) < self._places.long
             return Submitted(
                 active=len(self._active),
-                waiting=len(waiting),
+                waiting=waiting + len(self._short),
                 long_active=len(active),
-                long_waiting=len(long),
+                long_waiting=waiting,
                 places=self._places,
-                long_wait=0.0 if has_place else self._speed.seconds_for(remaining),
+                long_wait=0.0
+                if has_place
+                else self._speed.seconds_for(audio + first * len(active)),
             )
 
     def stop_at_exit(self) -> None:
@@ -453,7 +536,7 @@ class Submissions:
     def add(
         self,
         run: PipelineRun,
-        measure: Callable[[], float | None] = lambda: None,
+        source: SubmittedSource | None = None,
         group: Hashable = None,
         weight: float = 1.0,
     ) -> Submission:
@@ -461,51 +544,73 @@ class Submissions:
 
         Args:
             run: of one recording.
-            measure: returns the length of the recording in seconds; None if it is not known.
-                Called only if the recording has to wait.
-            group: recordings of a group wait for each other; the groups take places in turn.
+            source: what is known about the recording.
+            group: the groups take places in turn.
             weight: share of the places, relative to other groups.
 
         Raises:
             ClosedError: the submissions are closed.
         """
-        submission = Submission(run, measure)
+        source = source or SubmittedSource()
+        submission = Submission(run, source)
         with self._changed:
             if self._closed:
                 raise ClosedError("this Transcriber is closed; load the model again")
-            entry = _Entry(submission, group, weight, next(self._numbers))
-            submission._advance = partial(self._advance, entry)  # noqa: SLF001 - of the same module
+            entry = _Entry(
+                self, submission, group, weight, next(self._numbers), source.begin_again is not None
+            )
+            submission._place = entry  # noqa: SLF001 - of the same module
             self._unmeasured.append(entry)
             self._start()
         return submission
+
+    def advance(self, entry: _Entry, position: float) -> bool:
+        """Note how much of a recording is transcribed. Return whether it keeps its place."""
+        with self._changed:
+            was_short = entry.is_short
+            audio = max(position - entry.position, 0.0)
+            entry.position += audio
+            self._speed.update(working=True, audio=audio)
+            if entry.is_short or not was_short or not entry.can_begin_again:
+                return True
+            long = sum(not each.is_short for each in self._active)
+            return long <= self._places.long and not self._long
+
+    def discard(self, entry: _Entry) -> None:
+        """Forget an entry that waits."""
+        with self._changed:
+            for line in (self._short, self._long):
+                line.discard(entry)
+            if entry in self._unmeasured:
+                self._unmeasured.remove(entry)
 
     def close(self) -> None:
         """Cancel all submissions, and wait until their threads have ended."""
         cancelled = self._take_all()
         with self._changed:
             threads = list(self._active.values())
+            measuring = [thread for thread in self._measured.values() if thread]
         for submission in cancelled:
             submission.cancel()
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join()
-
-    def _waiting(self) -> list[_Entry]:
-        measured = [self._measured[0]] if self._measured else []
-        return [*measured, *self._unmeasured, *self._short, *self._long]
+        for thread in measuring:  # a file object of the user may not answer
+            if thread is not threading.current_thread():
+                thread.join(JOIN_TIMEOUT)
 
     def _take_all(self) -> list[Submission]:
         """Accept no more submissions; return those that have not ended. None of them starts."""
         with self._changed:
             self._closed = True
-            entries = [*self._waiting(), *self._active]
+            waiting = [*self._measured, *self._unmeasured, *self._short, *self._long]
             self._unmeasured.clear()
             self._short, self._long = _Line(), _Line()
-            return [entry.submission for entry in entries]
+            return [entry.submission for entry in (*waiting, *self._active)]
 
     def _start(self) -> None:
         """Start submissions while there are places, and measure those that have to wait."""
-        while entry := self._next():
+        while not self._closed and (entry := self._next()):
             try:
                 thread = in_background(partial(self._transcribe, entry))
             except RuntimeError as error:  # the system gives no more threads
@@ -516,78 +621,65 @@ class Submissions:
             else:
                 self._active[entry] = thread
                 self._speed.update(working=True)
-        self._start_measuring()
+        while self._unmeasured and len(self._measured) < MEASURED:
+            self._start_measuring(self._unmeasured.popleft())
 
     def _next(self) -> _Entry | None:
         """Remove and return the entry that has a place and is next; None if there is none."""
         if len(self._active) >= self._places.all:
             return None
-        if entry := self._short.take():
+        short = sum(entry.is_short for entry in self._active)
+        long = len(self._active) - short
+        if long < self._places.long and (entry := self._long.take()):
             return entry
-        if sum(not entry.is_short for entry in self._active) >= self._places.long:
-            return None
-        if entry := self._long.take():
+        kept = self._places.long if self._long else 0  # for long recordings that wait
+        if short < self._places.all - kept and (entry := self._short.take()):
             return entry
-        while self._unmeasured and self._measured is None:
-            entry = self._unmeasured.popleft()
-            if not entry.submission.done:  # cancelled
-                return entry
+        if long < self._places.long and self._unmeasured:
+            return self._unmeasured.popleft()
         return None
 
     def _line_of(self, entry: _Entry) -> _Line:
         return self._short if entry.is_short else self._long
 
-    def _start_measuring(self) -> None:
-        """Measure the entries that wait, in another thread.
-
-        An entry that cannot be measured soon, for example on a disk that does not answer, counts as
-        long, so that the entries behind it are measured.
-        """
-        if self._measured and time.monotonic() - self._measured[1] > MEASURING_TIME:
-            self._long.add(self._measured[0])
-            self._measured = None
-        if self._measured or not self._unmeasured:
-            return
-        entry = self._unmeasured.popleft()
-        self._measured = (entry, time.monotonic())
+    def _start_measuring(self, entry: _Entry) -> None:
+        """Measure an entry in another thread. It waits until its length, or its end, is known."""
+        self._measured[entry] = None
         try:
-            in_background(partial(self._measure, entry), "whisperbatch-length")
-        except RuntimeError:  # as above
-            self._measured = None
+            thread = in_background(partial(self._measure, entry), "whisperbatch-length")
+        except RuntimeError:  # the system gives no more threads
+            del self._measured[entry]
             self._long.add(entry)
+        else:
+            if entry in self._measured:
+                self._measured[entry] = thread
 
-    def _measure(self, entry: _Entry | None) -> None:
-        """Measure an entry, and those behind it."""
-        while entry:
-            length = entry.submission._length()  # noqa: SLF001 - of the same module
-            with self._changed:
-                if self._measured is None or self._measured[0] is not entry:
-                    return  # it took too long
-                entry.length = length
-                self._measured = None
-                if self._closed:
-                    return
+    def _measure(self, entry: _Entry) -> None:
+        length = entry.submission._length()  # noqa: SLF001 - of the same module
+        with self._changed:
+            entry.length = length
+            del self._measured[entry]
+            if not self._closed and not entry.submission.done:
                 self._line_of(entry).add(entry)
-                entry = self._unmeasured.popleft() if self._unmeasured else None
-                if entry:
-                    self._measured = (entry, time.monotonic())
-                self._start()
+            self._start()
 
     def _transcribe(self, entry: _Entry) -> None:
+        submission = entry.submission
         try:
-            entry.submission._collect()  # noqa: SLF001 - of the same module
+            if not submission.done:
+                submission._collect()  # noqa: SLF001 - of the same module
         finally:
             with self._changed:
                 del self._active[entry]
                 self._speed.update(working=bool(self._active))
+                if submission.done:
+                    entry.position = max(entry.position, submission.position)
+                    self._short.count_rest(entry)
+                    self._long.count_rest(entry)
+                elif not self._closed:  # it has no place any more
+                    entry.length = None
+                    self._long.add(entry)
                 self._start()
-
-    def _advance(self, entry: _Entry, position: float) -> None:
-        """Note how much of a recording is transcribed."""
-        with self._changed:
-            audio = max(position - entry.position, 0.0)
-            entry.position += audio
-            self._speed.update(working=True, audio=audio)
 
 
 def is_short(length: float | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal, overload
 from typing_extensions import Self, Unpack
 
 from whisperbatch.apart import on_stop, runs_apart
-from whisperbatch.audio.reader import AudioReader, known_duration, open_audio
+from whisperbatch.audio.reader import AudioReader, known_duration, open_audio, rewinding
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import (
@@ -28,7 +28,13 @@ from whisperbatch.pipeline import PipelineRun, check_many, detect_language
 from whisperbatch.protocols import Engine, EngineTraits
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler
 from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
-from whisperbatch.submissions import Places, Submission, Submissions, Submitted
+from whisperbatch.submissions import (
+    Places,
+    Submission,
+    Submissions,
+    Submitted,
+    SubmittedSource,
+)
 from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
 
@@ -76,7 +82,11 @@ class Transcriber:
     @property
     def submitted(self) -> Submitted:
         """The submitted recordings that are active, and those that wait."""
-        return self._submissions.counts
+        return self._submissions.counts()
+
+    def submitted_beside(self, group: Hashable) -> Submitted:
+        """As `submitted`, with the wait of a new recording of a group; see `submit`."""
+        return self._submissions.counts(group)
 
     @with_parameters(*OPTION_PARAMETERS)
     def transcribe(
@@ -294,13 +304,25 @@ class Transcriber:
             raise OptionError(f"group must be hashable, such as a str: {error}") from error
         resolved = resolve(options, **keywords)
         self._check_open()
-        opener = functools.partial(open_audio, source, resolved)
-        run = PipelineRun(self._scheduler, [opener], resolved, weight=weight)
+        rewind = rewinding(source)
+
+        def begin() -> PipelineRun:
+            opener = functools.partial(open_audio, source, resolved)
+            return PipelineRun(self._scheduler, [opener], resolved, weight=weight)
+
+        def begin_again() -> PipelineRun:
+            if rewind:
+                rewind()
+            return begin()
 
         def measure() -> float | None:
-            return known_duration(source, resolved) if length is None else length
+            found = known_duration(source, resolved) if length is None else length
+            if found is None or resolved.max_duration is None:
+                return found
+            return min(found, resolved.max_duration)
 
-        return self._submissions.add(run, measure, group, weight)
+        known = SubmittedSource(measure, begin_again if rewind else None)
+        return self._submissions.add(begin(), known, group, weight)
 
     @with_parameters(*DETECTION_PARAMETERS)
     @runs_apart

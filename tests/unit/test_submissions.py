@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import io
+import itertools
 import threading
 import time
 import wave
@@ -283,18 +284,104 @@ def test_recordings_of_unknown_length_count_as_long(source: Callable[[], Any]) -
         end_all([*long, unknown])
 
 
-def test_a_recording_that_is_longer_than_stated_takes_a_place_for_long_ones() -> None:
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda _: noise(300),
+        lambda _: wav(300),
+        lambda _: io.BytesIO(wav(300)),
+        lambda folder: folder / "long.wav",
+        lambda _: DeferredSource(lambda: Pipe(wav(300))),
+    ],
+    ids=["array", "bytes", "file", "Path", "deferred"],
+)
+def test_a_recording_that_is_longer_than_stated_waits_for_a_place_for_long_ones(
+    source: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "long.wav").write_bytes(wav(300))
     with places(4, 1) as asr:
         first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
-        wrong = asr.submit(noise(1200), batch_size=1, length=1.0, **OPTIONS)
-        last = asr.submit(noise(1200), batch_size=1, **OPTIONS)
-        assert next(segment for segment in wrong if segment.end > 120)
+        wrong = asr.submit(source(tmp_path), length=1.0, batch_size=1, **OPTIONS)
+        wait_until(lambda: asr.submitted.long_waiting == 1 and wrong.position > 120)
+        assert asr.submitted.long_active == 1
+        known = list(itertools.takewhile(lambda segment: segment.end <= wrong.position, wrong))
         first.cancel()
-        wait_until(lambda: asr.submitted.active == 1)
-        assert asr.submitted.long_waiting == 1  # `last` waits for `wrong`
-        wrong.cancel()
-        assert next(iter(last))
-        last.cancel()
+        transcript = wrong.result(30)
+        assert transcript == asr.transcribe(source(tmp_path), **OPTIONS)
+        assert transcript.segments[: len(known)] == tuple(known)
+        assert tuple(wrong) == transcript.segments
+
+
+def test_a_recording_that_cannot_be_read_again_keeps_its_place() -> None:
+    with places(4, 1) as asr:
+        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        wrong = asr.submit(Pipe(wav(300)), length=1.0, batch_size=1, **OPTIONS)
+        assert wrong.result(30) == asr.transcribe(Pipe(wav(300)), **OPTIONS)
+        first.cancel()
+
+
+def test_recordings_with_wrong_lengths_do_not_stop_short_ones() -> None:
+    with places(4, 1) as asr:
+        wrong = [asr.submit(noise(1200), length=1.0, batch_size=1, **OPTIONS) for _ in range(12)]
+        wait_until(lambda: asr.submitted.long_waiting >= 4)
+        assert asr.submit(noise(5), **OPTIONS).result(30).segments
+        end_all(wrong)
+
+
+def test_short_recordings_leave_long_ones_their_places() -> None:
+    with places(3, 1) as asr:
+        short = [asr.submit(noise(5), length=5.0, batch_size=1, **OPTIONS) for _ in range(60)]
+        long = asr.submit(noise(300), batch_size=1, **OPTIONS)
+        next(iter(long))
+        assert not all(handle.done for handle in short)
+        end_all([long, *short])
+
+
+def test_the_wait_is_that_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "KNOWN_AFTER", 0.0)
+    with places(4, 1) as asr:
+        first = asr.submit(noise(900), group="a", batch_size=1, **OPTIONS)
+        assert next(iter(first))
+        assert asr.submitted_beside("b").long_wait > 0  # no place, but it is next
+        queued = [
+            asr.submit(noise(1), length=1800.0, group="a", batch_size=1, **OPTIONS)
+            for _ in range(5)
+        ]
+        wait_until(lambda: len(asr._submissions._long) == 5)
+        own, other = (asr.submitted_beside(group).long_wait for group in "ab")
+        assert own > 5 * other > 0
+        end_all([first, *queued])
+
+
+def test_a_stated_length_counts_up_to_the_longest_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "KNOWN_AFTER", 0.0)
+    with places(4, 1) as asr:
+        options: Any = {"batch_size": 1, "max_duration": 1000.0, **OPTIONS}
+        handles = [asr.submit(noise(900), **options)]
+        assert next(iter(handles[0]))
+        handles += [asr.submit(noise(1), length=4e9, **options) for _ in range(2)]
+        wait_until(lambda: len(asr._submissions._long) == 2)
+        assert asr.submitted.long_wait < 3600
+        end_all(handles)
+
+
+def test_an_ended_handle_is_freed_without_the_garbage_collector() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        handle = asr.submit(noise(5), **OPTIONS)
+        handle.result(10)
+        wait_until(lambda: not worker_threads())
+        reference = weakref.ref(handle)
+        del handle
+        assert reference() is None
+
+
+def test_cancelled_recordings_leave_the_line() -> None:
+    with places(1, 1) as asr:
+        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        waiting = [asr.submit(noise(200), **OPTIONS) for _ in range(50)]
+        end_all(waiting)
+        wait_until(lambda: asr.submitted.waiting == 0)
+        first.cancel()
 
 
 def test_groups_take_places_in_turn() -> None:
@@ -316,20 +403,16 @@ def test_groups_take_places_in_turn() -> None:
     assert "".join(started) == "ababaaaa"
 
 
-def test_a_source_that_does_not_answer_does_not_stop_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_source_that_does_not_answer_does_not_stop_the_others() -> None:
     class Silent(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             answered.wait(20)
             return super().read(size)
 
-    monkeypatch.setattr(submissions, "MEASURING_TIME", 0.05)
     answered = threading.Event()
     with places(4, 1) as asr:
         long = asr.submit(noise(1200), batch_size=1, **OPTIONS)
         silent = asr.submit(Silent(wav(5)), **OPTIONS)
-        time.sleep(0.1)
         assert asr.submit(noise(5), **OPTIONS).result(20).segments
         answered.set()
         end_all([long, silent])

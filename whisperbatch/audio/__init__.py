@@ -1,7 +1,7 @@
 """Recordings as blocks of mono samples at 16 kHz."""
 
 from whisperbatch.audio.media import decode_audio, is_recording
-from whisperbatch.audio.reader import AudioReader, known_duration, open_audio
+from whisperbatch.audio.reader import AudioReader, known_duration, open_audio, rewinding
 from whisperbatch.audio.sources import check_path
 from whisperbatch.audio.track import list_tracks, stated_duration
 
@@ -13,5 +13,6 @@ __all__ = [
     "known_duration",
     "list_tracks",
     "open_audio",
+    "rewinding",
     "stated_duration",
 ]

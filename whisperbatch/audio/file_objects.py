@@ -25,6 +25,7 @@ with the connection. Python's client tells them apart, so an `HttpAnswer` reads 
 import http.client
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -284,6 +285,11 @@ class FileObject:
     def seekable(self) -> bool:
         """Whether the file can be read out of order."""
         return self._can_seek
+
+    def rewind(self) -> None:
+        """Set the position at which the file was given, also after an exception of the file."""
+        with suppress(Exception):
+            self._file.seek(self.start)
 
     def size(self) -> int | None:
         """Return the size of the file; of a pipe, the bytes read so far. None if unknown."""

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -280,11 +282,32 @@ def known_duration(source: Source, options: Options) -> float | None:
         if isinstance(file, str):
             return stated_duration(file) if Path(file).is_file() else None
         if file.seekable():
-            duration = stated_duration(file)
-            file.seek(file.start)
+            try:
+                duration = stated_duration(file)
+            finally:
+                file.rewind()
     except (AudioError, OSError, ValueError):  # raised when the recording is opened
         pass
     return duration
+
+
+def rewinding(source: Source) -> Callable[[], object] | None:
+    """Return a function after which a recording can be opened again from its start.
+
+    Returns:
+        The function; None if the recording cannot be read again, as a pipe.
+    """
+    if callable(getattr(source, "read", None)):
+        try:
+            if not source.seekable():  # type: ignore[union-attr]  # a file object
+                return None
+            return partial(source.seek, source.tell())  # type: ignore[union-attr]  # as above
+        except Exception:  # noqa: BLE001 - of an object of the user
+            return None
+    if isinstance(source, str | PathLike):
+        path = str(source)
+        return (lambda: None) if "://" in path or Path(path).is_file() else None
+    return None if isinstance(source, SpanSource) else lambda: None
 
 
 def _open_media(name: str, source: object, options: Options, span: Span) -> AudioReader:

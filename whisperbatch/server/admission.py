@@ -125,7 +125,7 @@ class Admission:
         ] = {}  # by the name of the client: it outlives a reload of keys
         self._clock = BusyClock(self.now)
         self._ends: deque[float] = deque(maxlen=RECENT)
-        self._refused: deque[float] = deque()
+        self._refused: dict[str | None, deque[float]] = {}  # when requests come back
 
     @contextmanager
     def admitted(self, client: Client = NOBODY) -> Iterator[None]:
@@ -146,7 +146,7 @@ class Admission:
         if self._active[name] >= self.limits.of_client(client):
             raise busy(
                 f"the server works on {self._active[name]} of your requests, its limit for you",
-                self._wait(),
+                self._wait(name),
                 "too_many_requests",
             )
         self.check_audio(client)
@@ -234,21 +234,28 @@ class Admission:
                 submitted.long_wait,
             )
 
-    def _wait(self) -> float:
+    def _wait(self, client: str | None = None) -> float:
         """Return the seconds after which a refused request may find a place.
 
         Requests end at a certain rate. The requests that were refused before this one, and have not
         yet come back, take the next places.
+
+        Args:
+            client: whose own limit is reached; None if that of the server is.
         """
         now = self.now()
         ends = list(self._ends)
         between = FIRST_GUESS / self.limits.requests
         if ends:
             between = (self._clock.seconds - ends[0]) / len(ends)
-        while self._refused and self._refused[0] <= now:
-            self._refused.popleft()
-        wait = min(between * (len(self._refused) + 1), MAX_RETRY)
-        self._refused.append(now + wait)
+        for each, times in list(self._refused.items()):
+            while times and times[0] <= now:
+                times.popleft()
+            if not times:
+                del self._refused[each]
+        refused = self._refused.setdefault(client, deque())
+        wait = min(between * (len(refused) + 1), MAX_RETRY)
+        refused.append(now + wait)
         return wait
 
 

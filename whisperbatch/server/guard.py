@@ -72,7 +72,7 @@ class Guard:
         headers = Headers(scope=scope)
         record: Record = scope[RECORD]
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        answering = _Answering(receive, send, has_body=has_body)
+        answering = _Answering(receive, send, self._cut, has_body=has_body)
         try:
             self._check(scope, headers, record)
             await self._run(scope, answering)
@@ -101,8 +101,7 @@ class Guard:
             if answer.done():
                 return answer.result()
             answer.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await answer
+            await asyncio.wait({answer}, timeout=LAST_EVENT)
             if answering.status is None:
                 raise shutting_down()
         finally:
@@ -152,8 +151,8 @@ class _Answering:
     goes on sending would keep it open for ever.
     """
 
-    def __init__(self, receive: Receive, send: Send, *, has_body: bool) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: Receive, send: Send, cut: asyncio.Event, *, has_body: bool) -> None:
+        self._receive, self._send, self._cut = receive, send, cut
         self._received = not has_body  # the whole body, or the client is gone
         self.status: int | None = None
         self.complete = False
@@ -171,7 +170,7 @@ class _Answering:
             if not self._received:
                 MutableHeaders(scope=message)["connection"] = "close"
         elif not message.get("more_body", False):
-            if not self._received:
+            if not self._received and not self._cut.is_set():
                 await self._send({**message, "more_body": True})
                 await self._drop_rest()
                 message = {"type": "http.response.body"}

@@ -1,9 +1,9 @@
 """The command `whisperbatch serve`: run the server until it is stopped.
 
-The first SIGTERM or Ctrl-C refuses new work with the status 503, and waits for the running work, at
-most `shutdown_timeout`. The requests that have not ended then get the status 503, streams an event
-with an error, and the process ends. The second signal ends the server at once. SIGHUP reads the
-keys and the certificate again.
+SIGTERM refuses new work with the status 503, and waits for the running work, at most
+`shutdown_timeout`. The requests that have not ended then get the status 503, streams an event with
+an error, and the process ends. Ctrl-C, and the second SIGTERM, do not wait. SIGHUP reads the keys
+and the certificate again.
 """
 
 import asyncio
@@ -205,10 +205,11 @@ class _Uvicorn(uvicorn.Server):
             log.info("Uvicorn running on %s (Press CTRL+C to quit)", address)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Refuse new work at the first signal; end at the second."""
+        """Refuse new work at the first signal; do not wait at Ctrl-C, or the second signal."""
         del frame
         if self._deadline is not None:
-            self.should_exit = self.force_exit = True
+            self._server.admission.cut.set()
+            self.should_exit = True
             return
         self._deadline = time.monotonic() + self._server.settings.shutdown_timeout
         self._server.admission.closed = True

@@ -19,6 +19,7 @@ from whisperbatch.server.models import Models
 from whisperbatch.server.records import RECORD, Record, note_submission
 from whisperbatch.server.uploads import Spool
 from whisperbatch.submissions import is_short
+from whisperbatch.types import DeferredSource, Source
 
 T = TypeVar("T")
 
@@ -84,11 +85,13 @@ async def submit(
         traits = EngineTraits.of(asr.engine)
         most = max_batch or traits.default_batch_size(options.hypotheses)
         options = replace(options, batch_size=min(options.batch_size, most))
-    file = cast("BinaryIO", spool.open(in_order=in_order))
-    length, submitted = None, asr.submitted
+    file: Source = cast("BinaryIO", spool.open())
+    if in_order:  # a new reader for each time that the recording is read
+        file = DeferredSource(lambda: cast("BinaryIO", spool.open(in_order=True)))
+    length, submitted = None, asr.submitted_beside(client.name)
     # the library measures files that have to wait, but no pipes
-    is_limited = client.audio_per_day is not None
-    if spool.complete and (in_order or submitted.long_waiting or is_limited):
+    is_limited = client.audio_per_day is not None or submitted.long_wait > admission.limits.wait
+    if spool.complete and (in_order or is_limited):
         length = await asyncio.to_thread(known_duration, cast("BinaryIO", spool.open()), options)
     admission.check_audio(client, length or 0.0)
     if not is_short(length):

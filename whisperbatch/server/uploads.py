@@ -294,7 +294,10 @@ async def in_time(
             return
         if limits.rate:  # each byte gives the sender time for the next bytes
             due = min(due + len(data) / limits.rate, time.monotonic() + limits.idle)
+        paused = time.monotonic()
         yield data
+        paused = time.monotonic() - paused  # the server was busy, for example with a model
+        deadline, due = deadline + paused, due + paused
 
 
 def new_spool(name: str, directory: Path | None) -> Spool:

@@ -174,8 +174,8 @@ class DeferredSource:
     """A recording that is chosen when the pipeline begins it.
 
     Attributes:
-        choose: returns the recording; an error that it raises ends the recording. Called once, by
-            the thread that reads the recording.
+        choose: returns the recording; an error that it raises ends the recording. Called when the
+            recording is opened, by the thread that reads it.
     """
 
     choose: Callable[[], "Source"]

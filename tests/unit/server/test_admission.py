@@ -109,3 +109,13 @@ def test_a_long_recording_is_refused_when_it_would_wait_long(
     with pytest.raises(ApiError) as caught:
         admission.check_wait(submitted)
     assert (caught.value.status, caught.value.headers["retry-after"]) == (429, "61")
+
+
+def test_refusals_of_one_client_do_not_delay_the_others() -> None:
+    clock = SimpleNamespace(now=100.0)
+    admission = Admission(Limits(2), now=lambda: clock.now)
+    with admission.admitted(Client("a")):
+        for _ in range(400):
+            refused(admission, Client("a"))
+        with admission.admitted(Client("b")):
+            assert (refused(admission, Client("z")).retry_after or 0) < 10

@@ -12,8 +12,9 @@ import pytest
 
 from tests.unit.fakes import FakeEngine
 from tests.unit.server.asgi import BOUNDARY, FORM, form, in_loop, running, wav
-from whisperbatch import Transcriber
+from whisperbatch import Transcriber, submissions
 from whisperbatch.server.app import Server
+from whisperbatch.server.uploads import UploadLimits, in_time
 
 MODEL = {"model": "whisper-1"}
 GIVEN = {"model": "base", "language": "fr"}
@@ -406,3 +407,57 @@ async def test_the_openapi_page_describes_all_fields(monkeypatch: pytest.MonkeyP
         )
         assert "stream" not in translations
         assert "task" not in transcriptions
+
+
+@in_loop
+async def test_a_clip_is_not_refused_because_long_recordings_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submissions, "KNOWN_AFTER", 0.0)
+    monkeypatch.setattr(submissions.Places, "of", lambda *_: submissions.Places(4, 1))
+    engine = FakeEngine(decode=lambda _: " Good morning.", delay={"decode": 0.05})
+    settings: Any = {"max_wait": 0.001, "options": {"batch_size": 1}}
+    async with running(monkeypatch, engine, **settings) as client:
+        long = asyncio.ensure_future(client.post({**GIVEN, "stream": "true"}, wav(1200)))
+        await until(lambda: len(engine.batches) > 3)
+        assert (await client.post(GIVEN, wav(3))).status == 200
+        refused = await client.post(GIVEN, wav(300))
+        assert (refused.status, refused.error["code"]) == (429, "queue_full")
+        client.gone.set()
+        await long
+
+
+@in_loop
+async def test_an_unfinished_upload_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(monkeypatch) as client:
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield form(MODEL, wav(3))[:5000]
+            await asyncio.sleep(60)
+
+        upload = asyncio.ensure_future(
+            client.request("POST", "/v1/audio/transcriptions", headers=FORM, pieces=pieces())
+        )
+        await until(lambda: client.server.admission.active == 1)
+        client.server.admission.closed = True
+        client.server.admission.cut.set()
+        answer = await asyncio.wait_for(upload, 5)
+        assert (answer.status, answer.error["code"]) == (503, "unavailable")
+
+
+def test_a_busy_server_does_not_count_its_own_time() -> None:
+    async def test() -> list[bytes]:
+        data = iter([b"a" * 10, b"b" * 10, b""])
+
+        async def read() -> bytes:
+            return next(data)
+
+        received = []
+        async for piece in in_time(read, UploadLimits(idle=0.2, total=0.3, rate=1.0)):
+            await asyncio.sleep(0.4)
+            received.append(piece)
+        return received
+
+    assert asyncio.run(test()) == [b"a" * 10, b"b" * 10]
