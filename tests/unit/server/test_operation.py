@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.asgi import Client, in_loop, running, settings_with, wav
+from tests.unit.server.test_app import until
 from whisperbatch import MissingExtraError, Transcriber
 from whisperbatch.server.app import Server
 
@@ -138,6 +139,7 @@ async def test_figures_of_recordings_and_of_clients(
         await client.post(MODEL, wav(3), headers=key)
         await client.post({"model": "other"}, wav(3), headers=key)
         await client.post(MODEL, wav(3), headers={"authorization": "Bearer wrong"})
+        await until(lambda: not client.server.models.loaded[0].submitted.active)
         found = await figures(client, **key)
         assert found["whisperbatch_active_recordings"] == 0
         assert found["whisperbatch_waiting_recordings"] == 0
