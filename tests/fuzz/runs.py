@@ -500,7 +500,7 @@ def check_idle(asr: wb.Transcriber) -> None:
     assert not asr._scheduler._queue
     assert asr._scheduler._workers.threads() == []
     assert asr._submissions._active == {}
-    assert not asr._submissions._waiting()
+    assert asr._submissions.counts().waiting == 0
 
 
 def in_thread(function: Callable[[], T]) -> "Future[T]":
