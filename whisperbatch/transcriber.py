@@ -271,15 +271,16 @@ class Transcriber:
         Recordings can be submitted at any time, from any thread or event loop. Each gets its share
         of the engine. The number of active recordings follows the engine's `workers` and batch
         size; the others wait. Recordings of more than two minutes take only `workers` + 1 of the
-        places, so that a short recording does not wait for the end of long ones.
+        places, so that a short recording does not wait for the end of long ones. A recording that is
+        longer than its header states may have to wait again; then it is read again from its start.
 
         Args:
             source: a recording, as in `transcribe`, but no open reader. The recording is opened
                 when it becomes active; it must stay as it is until it has ended.
             weight: share of the engine, from 0.01 to 100. A recording with weight 2 gets twice the
                 share of a recording with weight 1.
-            group: recordings of a group, for example of one client, wait for each other. Groups
-                take places in turn, in the ratio of their weights.
+            group: the recordings of a group, for example of one client, take places in their order.
+                Groups take places in turn, in the ratio of their weights.
             length: length of the recording in seconds, if you know it. By default, the header of a
                 file states it. A recording of unknown length, such as a pipe, counts as long.
             options: all options in one value.
