@@ -85,7 +85,14 @@ class Transcriber:
         return self._submissions.counts()
 
     def submitted_beside(self, group: Hashable) -> Submitted:
-        """As `submitted`, with the wait of a new recording of a group; see `submit`."""
+        """Return the counts of `submitted`, with the wait of a new recording of a group.
+
+        Args:
+            group: as in `submit`.
+
+        Returns:
+            The counts; `long_wait` is that of this group.
+        """
         return self._submissions.counts(group)
 
     @with_parameters(*OPTION_PARAMETERS)
@@ -271,8 +278,9 @@ class Transcriber:
         Recordings can be submitted at any time, from any thread or event loop. Each gets its share
         of the engine. The number of active recordings follows the engine's `workers` and batch
         size; the others wait. Recordings of more than two minutes take only `workers` + 1 of the
-        places, so that a short recording does not wait for the end of long ones. A recording that is
-        longer than its header states may have to wait again; then it is read again from its start.
+        places, so that a short recording does not wait for the end of long ones. A recording that
+        is longer than its header states may have to wait again; it is then read again from its
+        start.
 
         Args:
             source: a recording, as in `transcribe`, but no open reader. The recording is opened
