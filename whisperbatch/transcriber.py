@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Generator, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import nullcontext
 from typing import Literal, overload
 
@@ -313,24 +313,9 @@ class Transcriber:
             raise OptionError(f"group must be hashable, such as a str: {error}") from error
         resolved = resolve(options, **keywords)
         self._check_open()
-        rewind = rewinding(source)
-
-        def begin() -> PipelineRun:
-            opener = functools.partial(open_audio, source, resolved)
-            return PipelineRun(self._scheduler, [opener], resolved, weight=weight)
-
-        def begin_again() -> PipelineRun:
-            if rewind:
-                rewind()
-            return begin()
-
-        def measure() -> float | None:
-            found = known_duration(source, resolved) if length is None else length
-            if found is None or resolved.max_duration is None:
-                return found
-            return min(found, resolved.max_duration)
-
-        known = SubmittedSource(measure, begin_again if rewind else None)
+        opener = functools.partial(open_audio, source, resolved)
+        begin = functools.partial(PipelineRun, self._scheduler, [opener], resolved, weight=weight)
+        known = submitted_source(source, resolved, length, begin)
         return self._submissions.add(begin(), known, group, weight)
 
     @with_parameters(*DETECTION_PARAMETERS)
@@ -402,3 +387,30 @@ class Transcriber:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load the model again")
+
+
+def submitted_source(
+    source: Source, options: Options, length: float | None, begin: Callable[[], PipelineRun]
+) -> SubmittedSource:
+    """Return what is known about a source.
+
+    Args:
+        source: as given.
+        options: of the transcription.
+        length: in seconds, if the caller knows it.
+        begin: returns a run that reads the source.
+    """
+    rewind = rewinding(source)
+
+    def begin_again() -> PipelineRun:
+        if rewind:
+            rewind()
+        return begin()
+
+    def measure() -> float | None:
+        found = known_duration(source, options) if length is None else length
+        if found is None or options.max_duration is None:
+            return found
+        return min(found, options.max_duration)
+
+    return SubmittedSource(measure, begin_again if rewind else None)

@@ -22,7 +22,7 @@ from typing import Final
 
 from whisperbatch.server.clients import Client
 from whisperbatch.server.errors import ApiError, shutting_down
-from whisperbatch.submissions import Submitted
+from whisperbatch.submissions import Submitted, is_short
 
 RECENT: Final = 20  # requests whose ends give the rate
 MAX_RETRY: Final = 120.0  # seconds; OpenAI's clients do not wait longer
@@ -217,6 +217,21 @@ class Admission:
                 "rate_limit_reached",
             )
         begins.append(now)
+
+    def check_length(self, client: Client, length: float | None, submitted: Submitted) -> None:
+        """Check a recording before its transcription; if it is long, also the wait.
+
+        Args:
+            client: of the recording.
+            length: of the recording in seconds; None if it is not known.
+            submitted: the recordings of its model.
+
+        Raises:
+            ApiError: the client has too little audio left, or the wait would be too long (429).
+        """
+        self.check_audio(client, length or 0.0)
+        if not is_short(length):
+            self.check_wait(submitted)
 
     def check_wait(self, submitted: Submitted) -> None:
         """Refuse a long recording that would wait too long for a place.

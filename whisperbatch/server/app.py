@@ -99,11 +99,8 @@ class Server:
         self._endpoints = Endpoints(
             settings, self.models, self._assisted, self.admission, self._metrics
         )
-        self._administration = Administration(
-            settings,
-            [self.models, *([self._assisted] if self._assisted else [])],
-            self.admission,
-        )
+        models = [self.models, *([self._assisted] if self._assisted else [])]
+        self._administration = Administration(settings, models, self.admission)
         self._analyses = Analyses(settings, self.models, self.admission)
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(

@@ -18,7 +18,6 @@ from whisperbatch.server.errors import ApiError, client_gone
 from whisperbatch.server.models import Models
 from whisperbatch.server.records import RECORD, Record, note_submission
 from whisperbatch.server.uploads import Spool
-from whisperbatch.submissions import is_short
 from whisperbatch.types import DeferredSource, Source
 
 T = TypeVar("T")
@@ -57,8 +56,7 @@ async def submit(
 ) -> wb.Submission:
     """Submit a recording.
 
-    The networks that find speakers are loaded, and the voices of known speakers are read, in a
-    thread.
+    Speakers' networks are loaded, and known voices read, in a thread.
 
     Args:
         asr: the model.
@@ -67,12 +65,8 @@ async def submit(
         options: of the transcription.
         client: of the request; clients take turns, in the ratio of their priorities.
         admission: limits the wait.
-        max_batch: largest batch size; None for that of the engine. The batch size has no effect on
-            the text.
+        max_batch: largest batch size; None for that of the engine.
         in_order: the recording is read like a pipe.
-
-    Returns:
-        The recording.
 
     Raises:
         ApiError: the recording would wait too long, or the client has too little audio left (429).
@@ -81,10 +75,7 @@ async def submit(
         MissingExtraError: the networks that find speakers are not installed.
         ModelError: the networks are damaged.
     """
-    if options.batch_size:
-        traits = EngineTraits.of(asr.engine)
-        most = max_batch or traits.default_batch_size(options.hypotheses)
-        options = replace(options, batch_size=min(options.batch_size, most))
+    options = _limit_batch(options, asr, max_batch)
     file: Source = cast("BinaryIO", spool.open())
     if in_order:  # a new reader for each time that the recording is read
         file = DeferredSource(lambda: cast("BinaryIO", spool.open(in_order=True)))
@@ -93,9 +84,7 @@ async def submit(
     is_limited = client.audio_per_day is not None or submitted.long_wait > admission.limits.wait
     if spool.complete and (in_order or is_limited):
         length = await asyncio.to_thread(known_duration, cast("BinaryIO", spool.open()), options)
-    admission.check_audio(client, length or 0.0)
-    if not is_short(length):
-        admission.check_wait(submitted)
+    admission.check_length(client, length, submitted)
 
     def start() -> wb.Submission:
         submission = asr.submit(
@@ -114,6 +103,14 @@ async def submit(
     except asyncio.CancelledError:
         submitting.add_done_callback(_cancel)
         raise
+
+
+def _limit_batch(options: wb.Options, asr: wb.Transcriber, most: int | None) -> wb.Options:
+    """Return the options with at most the batch size `most`; None for that of the engine."""
+    if options.batch_size is None:
+        return options
+    most = most or EngineTraits.of(asr.engine).default_batch_size(options.hypotheses)
+    return replace(options, batch_size=min(options.batch_size, most))
 
 
 def _cancel(submitted: "asyncio.Future[wb.Submission]") -> None:
