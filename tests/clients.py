@@ -246,7 +246,7 @@ def _refusal(*command: str | Path, folder: Path | None = None) -> str:
         command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-    return (" ".join(errors)[:400] or f"status {done.returncode}") if done.returncode else ""
+    return (" ".join(errors)[:200] or f"status {done.returncode}") if done.returncode else ""
 
 
 def ask(client: Client, url: str, recording: Path) -> Iterator[tuple[str, str]]:
@@ -293,8 +293,8 @@ def check(client: Client, url: str, recording: Path, expected: str) -> str:
 
 
 def _alike(text: str, expected: str) -> bool:
-    words = (re.findall(r"\w+", either.lower()) for either in (text, expected))
-    return SequenceMatcher(None, *words, autojunk=False).ratio() >= 0.9
+    words, right = (re.findall(r"\w+", either.lower()) for either in (text, expected))
+    return SequenceMatcher(None, words, right, autojunk=False).ratio() >= 0.9
 
 
 def report(outcomes: dict[str, str]) -> int:
