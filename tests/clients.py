@@ -236,8 +236,8 @@ def install(client: Client) -> str:
         if refusal:
             return refusal
     pip = (folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "-q")
-    newest = ("--upgrade", "--upgrade-strategy", "eager")
-    return _refusal(*pip, "install", *newest, *client.packages)
+    upgrade = ("--upgrade", "--upgrade-strategy", "eager")
+    return _refusal(*pip, "install", *upgrade, *client.packages)
 
 
 def _refusal(*command: str | Path, folder: Path | None = None) -> str:
