@@ -9,6 +9,7 @@
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
+#   make clients           run other projects' clients against the server, such as LiteLLM
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
@@ -30,6 +31,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 RIVALS := .venv-rivals
 DIARIZERS := .venv-diarizers
 OLDEST := .venv-oldest
+CLIENTS ?=
 BESIDE := whisperx transformers pyannote.audio openai-whisper
 NEWEST ?=
 DURATIONS ?= 15
@@ -40,7 +42,7 @@ PARALLEL := -n 2 --dist loadfile
 INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test check test-all fuzz oldest newest beside lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all fuzz oldest newest beside clients lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -55,8 +57,8 @@ check: $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "check and $(INSTALLED)"
 
 # All tests: also the slow tests (among them 2,340 cases of the fuzz program),
-# the tests that need PyTorch or Ray, the oldest and the newest versions of the dependencies, and the
-# installation beside other projects. About two hours on two cores.
+# the tests that need PyTorch or Ray, the oldest and the newest versions of the dependencies, the
+# installation beside other projects, and their clients. About two hours on two cores.
 test-all: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
 	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"
@@ -64,7 +66,7 @@ test-all: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
 	@$(MAKE) --no-print-directory $(VENV)/.ray
 	$(PYTEST) -m ray
-	@$(MAKE) --no-print-directory oldest newest beside
+	@$(MAKE) --no-print-directory oldest newest beside clients
 
 # A case that fails is printed with the command that repeats the case.
 fuzz: $(VENV)/.speech
@@ -85,6 +87,11 @@ newest: $(VENV)/.speech
 # Dry-run installations of the core beside the newest version of each of these libraries.
 beside: $(VENV)/.test
 	@for others in $(BESIDE) "$(BESIDE)"; do $(BIN)/python -m tests.beside $$others || exit 1; done
+
+# The newest versions of other projects' clients, each in an environment of its own, ask a server.
+# `make clients CLIENTS="litellm ai"` runs these clients only.
+clients: $(VENV)/.speech
+	$(BIN)/python -m tests.clients $(CLIENTS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -110,7 +117,7 @@ rivals: $(RIVALS)/.rivals
 diarizers: $(DIARIZERS)/.diarizers
 
 clean:
-	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .cache/speech .cache/ggml .cache/diarization
+	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .venv-clients .cache/speech .cache/ggml .cache/diarization
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
