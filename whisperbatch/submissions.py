@@ -345,6 +345,11 @@ class Submitted:
     places: Places
     long_wait: float
 
+    @property
+    def has_long_place(self) -> bool:
+        """Whether another long recording can start now."""
+        return has_long_place(self.places, self.long_active, self.long_waiting)
+
 
 @dataclass(eq=False)
 class _Entry(_Place):
@@ -516,7 +521,7 @@ class Submissions:
             audio = self._long.audio_before(group)
             audio += sum(entry.expected for entry in (*self._unmeasured, *self._measured))
             first = min((entry.expected - entry.position for entry in active), default=0.0)
-            has_place = not waiting and len(active) < self._places.long
+            has_place = has_long_place(self._places, len(active), waiting)
             return Submitted(
                 active=len(self._active),
                 waiting=waiting + len(self._short),
@@ -680,6 +685,11 @@ class Submissions:
                     entry.length = None
                     self._long.add(entry)
                 self._start()
+
+
+def has_long_place(places: Places, active: int, waiting: int) -> bool:
+    """Return whether another long recording can start, beside those that are active and wait."""
+    return not waiting and active < places.long
 
 
 def is_short(length: float | None) -> bool:

@@ -266,7 +266,7 @@ class FileObject:
         self._size_read = 0  # bytes that were read from a pipe
         self.read(0)
         self.check()
-        start = _start(file)
+        start = start_of(file)
         self._can_seek = start is not None
         self.start = start or 0
 
@@ -406,7 +406,7 @@ def given_name(file: object) -> object:
         return None
 
 
-def _start(file: Any) -> int | None:  # noqa: ANN401 - any object of the caller
+def start_of(file: Any) -> int | None:  # noqa: ANN401 - any object of the caller
     """Return the position of a file in bytes; None if the file cannot seek."""
     try:
         if not callable(file.seek) or not getattr(file, "seekable", lambda: True)():

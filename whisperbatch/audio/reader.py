@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 from typing_extensions import Self
 
 from whisperbatch.apart import items_apart, runs_apart
-from whisperbatch.audio.file_objects import FileObject, reads_out_of_order
+from whisperbatch.audio.file_objects import FileObject, reads_out_of_order, regular_file, start_of
 from whisperbatch.audio.media import MediaDecoder, whole_second
 from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
@@ -280,7 +279,7 @@ def known_duration(source: Source, options: Options) -> float | None:
     try:
         file = file_of(name_of(source), source)
         if isinstance(file, str):
-            return stated_duration(file) if Path(file).is_file() else None
+            return stated_duration(file) if regular_file(file) else None
         if file.seekable():
             try:
                 duration = stated_duration(file)
@@ -298,15 +297,11 @@ def rewinding(source: Source) -> Callable[[], object] | None:
         The function; None if the recording cannot be read again, as a pipe.
     """
     if callable(getattr(source, "read", None)):
-        try:
-            if not source.seekable():  # type: ignore[union-attr]  # a file object
-                return None
-            return partial(source.seek, source.tell())  # type: ignore[union-attr]  # as above
-        except Exception:  # noqa: BLE001 - of an object of the user
-            return None
+        start = start_of(source)
+        return None if start is None else partial(source.seek, start)  # type: ignore[union-attr]  # a file object
     if isinstance(source, str | PathLike):
         path = str(source)
-        return (lambda: None) if "://" in path or Path(path).is_file() else None
+        return (lambda: None) if "://" in path or regular_file(path) else None
     return None if isinstance(source, SpanSource) else lambda: None
 
 

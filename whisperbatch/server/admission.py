@@ -120,9 +120,8 @@ class Admission:
 
     def __post_init__(self) -> None:
         self._active: Counter[str] = Counter()
-        self._used: dict[
-            str, _Usage
-        ] = {}  # by the name of the client: it outlives a reload of keys
+        # by the name of the client, because it outlives a reload of keys
+        self._used: dict[str, _Usage] = {}
         self._clock = BusyClock(self.now)
         self._ends: deque[float] = deque(maxlen=RECENT)
         self._refused: dict[str | None, deque[float]] = {}  # when requests come back

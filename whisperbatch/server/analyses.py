@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, TypeVar, cast
@@ -39,7 +38,7 @@ from whisperbatch.server.records import current, note_audio
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.speakers import NAMES, REFERENCES, known_speakers
 from whisperbatch.server.submitting import before, client_of, disconnect, timed_out
-from whisperbatch.server.uploads import FILE, Form, Spool, boundary_of, disk_full, new_spool, pieces
+from whisperbatch.server.uploads import FILE, Form, Spool, received
 from whisperbatch.submissions import is_short
 from whisperbatch.types import to_seconds
 from whisperbatch.writers import render
@@ -136,18 +135,11 @@ class Analyses:
         settings = self._settings
         async with AsyncExitStack() as stack:
             stack.enter_context(self._admission.admitted(client_of(request)))
-            form = Form(
-                boundary_of(request.headers),
-                partial(new_spool, directory=settings.upload_directory),
-                int(settings.max_upload),
-            )
+            directory, max_bytes = settings.upload_directory, int(settings.max_upload)
+            form = Form.of(request.headers, directory, max_bytes)
             stack.callback(form.close)
-            async for data in pieces(request, settings.upload_limits):
-                try:
-                    form.feed(data)
-                except OSError as error:
-                    raise disk_full(error) from error
-            form.finish()
+            async for _ in received(form, request, settings.upload_limits):
+                pass
             gone = asyncio.ensure_future(disconnect(request.receive))
             stack.callback(gone.cancel)
             await self._downloads.complete(form, gone)

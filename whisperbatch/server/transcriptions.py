@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Literal
 
 from starlette.requests import Request
@@ -41,7 +40,7 @@ from whisperbatch.server.submitting import (
     submit,
     timed_out,
 )
-from whisperbatch.server.uploads import Form, boundary_of, disk_full, new_spool, pieces
+from whisperbatch.server.uploads import Form, received
 
 Task = Literal["transcribe", "translate"]
 
@@ -115,9 +114,7 @@ class Transcriptions:
 
         A slow upload holds a place. It must not hold one that a complete recording needs.
         """
-        submitted = asr.submitted
-        free = submitted.places.long - submitted.long_active
-        return free > 0 and not submitted.long_waiting and not self.early
+        return asr.submitted.has_long_place and not self.early
 
     async def _note(
         self, events: AsyncIterator[str], submission: wb.Submission, started: float
@@ -159,20 +156,12 @@ class _Work:
             ApiError: the form is wrong, or has a URL that cannot be read.
         """
         settings = self._of.settings
-        self._form = form = Form(
-            boundary_of(request.headers),
-            partial(new_spool, directory=settings.upload_directory),
-            int(settings.max_upload),
-        )
+        directory, max_bytes = settings.upload_directory, int(settings.max_upload)
+        self._form = form = Form.of(request.headers, directory, max_bytes)
         self._stack.callback(form.close)
         with ExitStack() as uploading:
-            async for data in pieces(request, settings.upload_limits):
-                try:
-                    form.feed(data)
-                except OSError as error:
-                    raise disk_full(error) from error
+            async for _ in received(form, request, settings.upload_limits):
                 await self._submit_early(uploading)
-        form.finish()
         self.gone = asyncio.ensure_future(disconnect(request.receive))
         self._stack.callback(self.gone.cancel)
         await self._of.downloads.complete(form, self.gone)

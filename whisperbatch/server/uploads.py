@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, Final, cast
@@ -360,6 +361,20 @@ class Form:
             },
         )
 
+    @classmethod
+    def of(cls, headers: Mapping[str, str], directory: Path | None, max_bytes: int) -> "Form":
+        """Return the form of a request, whose file is stored in a directory.
+
+        Args:
+            headers: of the request.
+            directory: of the temporary file; None for the system's.
+            max_bytes: limit of the file's size.
+
+        Raises:
+            ApiError: the body is not a form.
+        """
+        return cls(boundary_of(headers), partial(new_spool, directory=directory), max_bytes)
+
     def feed(self, data: bytes) -> None:
         """Read the next piece of the body.
 
@@ -480,6 +495,23 @@ def _check_recording(file: Spool) -> None:
             FILE,
             "invalid_audio",
         )
+
+
+async def received(
+    form: Form, request: Request, limits: UploadLimits
+) -> AsyncGenerator[None, None]:
+    """Receive a form to its end; yield after each piece of its body.
+
+    Raises:
+        ApiError: the form is wrong or cut off, the disk is full, or the client is too slow or gone.
+    """
+    async for data in pieces(request, limits):
+        try:
+            form.feed(data)
+        except OSError as error:
+            raise disk_full(error) from error
+        yield
+    form.finish()
 
 
 def too_large(max_bytes: int) -> ApiError:
