@@ -71,7 +71,7 @@ DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 SERVER_MODULES: Final = (
-    *("fastapi", "uvicorn", "python_multipart", "pydantic_settings", "prometheus_client"),
+    *("fastapi", "uvicorn", "h11", "python_multipart", "pydantic_settings", "prometheus_client"),
     *("pydantic", "starlette"),
 )
 """Modules of the extra `server`."""

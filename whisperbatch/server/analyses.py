@@ -81,12 +81,15 @@ class Analyses:
         settings: of the server.
         models: load the diarizer.
         admission: the limit of requests.
+        downloads: read recordings that are named by a URL.
     """
 
-    def __init__(self, settings: ServerSettings, models: Models, admission: Admission) -> None:
+    def __init__(
+        self, settings: ServerSettings, models: Models, admission: Admission, downloads: Downloads
+    ) -> None:
         self._settings, self._models, self._admission = settings, models, admission
         self._defaults = settings.endpoint_options()
-        self._downloads = Downloads(settings)
+        self._downloads = downloads
         places = max(available_cpus() // 2, 2)
         self._all = asyncio.Semaphore(places)
         self._long = asyncio.Semaphore(places - 1)

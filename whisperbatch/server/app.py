@@ -32,6 +32,7 @@ from whisperbatch.server.analyses import (
 )
 from whisperbatch.server.browsers import Browsers
 from whisperbatch.server.docs_page import page_of
+from whisperbatch.server.downloads import Downloads
 from whisperbatch.server.endpoints import OPENAPI, Endpoints
 from whisperbatch.server.errors import (
     ApiError,
@@ -95,13 +96,21 @@ class Server:
                 first, settings.load_assisted, settings.max_memory, ttl=settings.model_ttl
             )
         self._metrics = Metrics(lambda: self.admission.active, self._load)
-        self._transcriptions = Transcriptions(settings, self.models, self.admission, self._metrics)
+        downloads = Downloads(settings)
+        self._transcriptions = Transcriptions(
+            settings, self.models, self.admission, self._metrics, downloads
+        )
         self._endpoints = Endpoints(
-            settings, self.models, self._assisted, self.admission, self._metrics
+            settings,
+            self.models,
+            self._assisted,
+            self.admission,
+            self._metrics,
+            downloads=downloads,
         )
         models = [self.models, *([self._assisted] if self._assisted else [])]
         self._administration = Administration(settings, models, self.admission)
-        self._analyses = Analyses(settings, self.models, self.admission)
+        self._analyses = Analyses(settings, self.models, self.admission, downloads)
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,

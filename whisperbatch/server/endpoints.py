@@ -108,6 +108,7 @@ class Endpoints:
         assisted: the first model with a draft model; None without a draft model.
         admission: the limit of requests.
         metrics: the figures.
+        downloads: read recordings that are named by a URL.
     """
 
     def __init__(
@@ -117,12 +118,14 @@ class Endpoints:
         assisted: Models | None,
         admission: Admission,
         metrics: Metrics,
+        *,
+        downloads: Downloads,
     ) -> None:
         self._settings = settings
         self._models, self._assisted = models, assisted
         self._admission, self._metrics = admission, metrics
         self._defaults = settings.endpoint_options()
-        self._downloads = Downloads(settings)
+        self._downloads = downloads
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to a request.

@@ -57,16 +57,22 @@ class Transcriptions:
         models: the models.
         admission: the limit of requests.
         metrics: the figures.
+        downloads: read recordings that are named by a URL.
     """
 
     def __init__(
-        self, settings: ServerSettings, models: Models, admission: Admission, metrics: Metrics
+        self,
+        settings: ServerSettings,
+        models: Models,
+        admission: Admission,
+        metrics: Metrics,
+        downloads: Downloads,
     ) -> None:
         self.settings = settings
         self.models, self.admission, self._metrics = models, admission, metrics
         self.defaults = settings.default_options()
         self.early: set[_Work] = set()
-        self.downloads = Downloads(settings)
+        self.downloads = downloads
 
     async def answer(self, request: Request, task: Task) -> Response:
         """Return the answer to a request.
