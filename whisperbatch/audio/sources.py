@@ -144,14 +144,14 @@ def check_array(audio: Audio, options: Options, name: str) -> None:
     checks.integer("sampling_rate", rate, minimum=MIN_SAMPLING_RATE, maximum=MAX_SAMPLING_RATE)
     if options.sampling_rate not in (None, rate):
         raise OptionError(
-            f"sampling_rate={options.sampling_rate} contradicts the Audio, which states {rate}; "
+            f"`sampling_rate={options.sampling_rate}` contradicts the Audio, which states {rate}; "
             "leave the option out"
         )
     if options.track:
-        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
+        raise OptionError(f"`track={options.track}`: an array has only track 0; leave `track` out")
     if options.channel == "right":
         raise OptionError(
-            "channel='right': an array has one channel; give the right channel itself, such as "
+            "`channel='right'`: an array has one channel; give the right channel itself, such as "
             "samples[:, 1]"
         )
     if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):

@@ -107,7 +107,7 @@ def refuse_revision(revision: str | None, place: str) -> None:
     """
     if revision is not None:
         raise OptionError(
-            f"revision={revision!r} selects a version on the Hugging Face hub, but {place}"
+            f"`revision={revision!r}` selects a version on the Hugging Face hub, but {place}"
         )
 
 
@@ -175,13 +175,13 @@ def find_model(
     check_revision(revision)
     try:
         if (directory := _directory(name, Path(text))) is not None:
-            refuse_revision(revision, f"{directory} is a directory; leave revision out")
+            refuse_revision(revision, f"{directory} is a directory; leave `revision` out")
             log.info("model %s: a directory", text)
             return check_directory(directory, transformers=transformers)
         if not transformers:
             text = SAME_MODELS.get(text, text)
         if revision is not None and text in PACKAGES and package_folders(PACKAGES[text]):
-            place = f"model {text} is installed as a package; give model={REPOSITORIES[text]!r}"
+            place = f"model {text} is installed as a package; give `model={REPOSITORIES[text]!r}`"
             refuse_revision(revision, place)
         if (directory := packaged_model(text, cache_dir)) is not None:
             log.info("model %s: installed as a package, in %s", text, directory)

@@ -92,7 +92,7 @@ class References(KnownSpeakers):
 
     def __init__(self, pairs: tuple[tuple[object, object], ...]) -> None:
         if len(pairs) > MAX_KNOWN:
-            raise OptionError(f"{OPTION} has {len(pairs)} names; give at most {MAX_KNOWN}")
+            raise OptionError(f"`{OPTION}` has {len(pairs)} names; give at most {MAX_KNOWN}")
         sources: dict[str, Source] = {}
         keys: dict[str, str] = {}
         for given, source in pairs:
@@ -100,13 +100,13 @@ class References(KnownSpeakers):
             key = _key(name)
             if key in keys:
                 raise OptionError(
-                    f"{OPTION}: {shown(name)} and {shown(keys[key])} are the same name; join the "
+                    f"`{OPTION}`: {shown(name)} and {shown(keys[key])} are the same name; join the "
                     "recordings of one speaker, or choose another name"
                 )
             keys[key] = name
             if not _is_recording(source):
                 raise OptionError(
-                    f"{OPTION}[{shown(name)}]={shown(source)} is not a recording; give a path, "
+                    f"`{OPTION}`[{shown(name)}]={shown(source)} is not a recording; give a path, "
                     "bytes, an open binary file, an Audio, or a float32 or int16 array"
                 )
             sources[name] = cast("Source", source)
@@ -153,7 +153,7 @@ def references(value: object) -> References | None:
         pairs = None
     if pairs is None:
         raise OptionError(
-            f'{OPTION} must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
+            f'`{OPTION}` must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
             f"not {shown(value)}"
         )
     return References(pairs) if pairs else None
@@ -170,7 +170,7 @@ def checked_diarizer(value: object) -> object:
         is_path = value[0] in ".~" or any(mark in value for mark in ("/", "\\"))
         if value not in DIARIZERS and not is_path:
             raise OptionError(
-                f"diarizer={shown(value)} is none of {', '.join(DIARIZERS)}; write a folder as "
+                f"`diarizer={shown(value)}` is none of {', '.join(DIARIZERS)}; write a folder as "
                 "./folder, and a repository as owner/name"
             )
         return value
@@ -180,8 +180,8 @@ def checked_diarizer(value: object) -> object:
         if isinstance(value, AnyDiarizer) and not isinstance(value, type):
             return value
     except Exception as error:  # a foreign object may raise anything
-        raise OptionError(f"diarizer must be {expected}, not {shown(value)}") from error
-    raise OptionError(f"diarizer must be {expected}, not {shown(value)}")
+        raise OptionError(f"`diarizer` must be {expected}, not {shown(value)}") from error
+    raise OptionError(f"`diarizer` must be {expected}, not {shown(value)}")
 
 
 def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -237,21 +237,21 @@ def _is_samples(source: object) -> bool:
 def _checked_name(name: object) -> str:
     """Return a name that every output format can hold, in exactly the type str."""
     if not issubclass(type(name), str):
-        raise OptionError(f"{OPTION}: a name must be text, not {shown(name)}")
+        raise OptionError(f"`{OPTION}`: a name must be text, not {shown(name)}")
     name = str.__str__(cast("str", name))
     if not any(unicodedata.category(c) != "Cf" and not c.isspace() for c in name):
-        raise OptionError(f"{OPTION}: the name {shown(name)} is empty; give every speaker a name")
+        raise OptionError(f"`{OPTION}`: the name {shown(name)} is empty; give every speaker a name")
     checks.text(f"{OPTION}: a name", name, max_length=MAX_NAME)
     if escape_controls(name) != name:
         raise OptionError(
-            f"{OPTION}: the name {shown(name)} has a line break or another control character; "
+            f"`{OPTION}`: the name {shown(name)} has a line break or another control character; "
             "leave it out"
         )
     if name != name.strip():
-        raise OptionError(f"{OPTION}: the name {shown(name)} has a space at an end; leave it out")
+        raise OptionError(f"`{OPTION}`: the name {shown(name)} has a space at an end; leave it out")
     if GIVEN_NAME.fullmatch(_key(name)):
         raise OptionError(
-            f"{OPTION}: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
+            f"`{OPTION}`: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
             "another name"
         )
     return name

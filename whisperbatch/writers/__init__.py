@@ -167,8 +167,8 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
     segments = transcript.segments
     if segments and layout.needs_words and not any(segment.words for segment in segments):
         raise OptionError(
-            f"{layout.needs_words[0]} has no effect without words; "
-            "transcribe with word_timestamps=True"
+            f"`{layout.needs_words[0]}` has no effect without words; "
+            "transcribe with `word_timestamps=True`"
         )
 
 
