@@ -17,7 +17,7 @@ error has no backticks; `spelled` writes the options as another place does: "--b
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from whisperbatch.addresses import without_secrets
 
@@ -36,6 +36,9 @@ __all__ = [
 
 _UNSAFE: Final = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that control terminals, reorder the text around them, or cannot be encoded."""
+
+Spelling: TypeAlias = Callable[[str, str | None], str]
+"""Writes an option from its name, and its value as a literal of Python (None: the name alone)."""
 
 _OPTION: Final = re.compile(r"`([A-Za-z_]\w*)(?:=([^`]*))?([:\[][^`]*)?`")
 """An option in a message, alone, with a value in Python's spelling, or with the part that is meant:
@@ -59,26 +62,24 @@ class WhisperBatchError(Exception):
     def __init__(self, message: object = "") -> None:
         line = " ".join(without_secrets(str(message)).splitlines())
         self._marked = _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line)
-        super().__init__(
-            self.spelled(lambda name, value: name if value is None else f"{name}={value}")
-        )
+        super().__init__(self.spelled(spell_in_python))
 
     @property
     def options(self) -> tuple[str, ...]:
         """The options that the message names, in their order."""
         return tuple(match[1] for match in _OPTION.finditer(self._marked))
 
-    def spelled(self, spell: Callable[[str, str | None], str]) -> str:
-        """Return the message with its options as a command line or a form writes them.
-
-        Args:
-            spell: returns an option from its name and its value, which is a literal of Python, or
-                None if the message names the option alone.
-        """
+    def spelled(self, spell: Spelling) -> str:
+        """Return the message with its options as a command line or a form writes them."""
         return spell_options(self._marked, spell)
 
 
-def spell_options(text: str, spell: Callable[[str, str | None], str]) -> str:
+def spell_in_python(name: str, value: str | None) -> str:
+    """Return an option as a keyword: "vad", "vad=False"."""
+    return name if value is None else f"{name}={value}"
+
+
+def spell_options(text: str, spell: Spelling) -> str:
     """Return a text whose options are marked with backticks, with the options as `spell` does."""
     return _OPTION.sub(lambda match: spell(match[1], match[2]) + (match[3] or ""), text)
 

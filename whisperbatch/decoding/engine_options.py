@@ -50,7 +50,8 @@ def options_for(engine: Engine, options: Options) -> Options:
     }
     if given := next((text for text, is_given in refused.items() if is_given), None):
         raise OptionError(
-            f"`{given}`: model {engine.name} is English-only; use a multilingual model such as 'base'"
+            f"`{given}`: model {engine.name} is English-only; use a multilingual model such as "
+            "'base'"
         )
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(Options, name) for name in LANGUAGE_DETECTION_OPTIONS}
@@ -88,6 +89,6 @@ def _check_translation(engine: Engine, options: Options) -> None:
     ):
         if getattr(options, name) == value:
             raise OptionError(
-                f"`{name}={value!r}`: model {engine.name} was trained for transcription only, as all "
-                "turbo and distil models; use a model such as 'large-v3' or 'medium'"
+                f"`{name}={value!r}`: model {engine.name} was trained for transcription only, as "
+                "all turbo and distil models; use a model such as 'large-v3' or 'medium'"
             )

@@ -19,7 +19,9 @@ from whisperbatch.options import (
     SearchOptions,
     checks,
     convert_fields,
+    device_hint,
     hint_for,
+    in_python,
     is_same,
     plain,
 )
@@ -253,8 +255,8 @@ def _check_8_bits(engine: str, given: Any) -> None:  # noqa: ANN401 - of the use
     choices = get_args(OnnxComputeType)
     if type(given) is str and given not in choices and given in ENGINES_OF_TYPES:
         raise OptionError(
-            f"`compute_type={given!r}`: the decoder of `engine={engine!r}` computes with numbers of "
-            f"8 bits; give `engine={ENGINES_OF_TYPES[given]}`, or leave out `compute_type`"
+            f"`compute_type={given!r}`: the decoder of `engine={engine!r}` computes with numbers "
+            f"of 8 bits; give `engine={ENGINES_OF_TYPES[given]}`, or leave out `compute_type`"
         )
     checks.choice("compute_type", given, choices)
 
@@ -451,6 +453,10 @@ def check_device(device: object) -> str:
         OptionError: the value is not the name of a device.
     """
     device = plain(device)
+    if type(device) is str and (hint := device_hint(device)):
+        raise OptionError(
+            f"`device={shown(device)}` is none of {', '.join(get_args(Device))}; {hint}"
+        )
     checks.choice("device", device, get_args(Device))
     return cast("str", device)
 
@@ -467,7 +473,8 @@ def check_names(keywords: Mapping[str, Any]) -> None:
             continue
         if name in OPTION_NAMES:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
-        hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
+        spell = in_python({*names, "model", "device", "engine"}, "an option of transcribe")
+        hint = hint_for(name, names, spell) or "help(whisperbatch.load) lists all keywords"
         raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")
 
 

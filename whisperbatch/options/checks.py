@@ -188,8 +188,8 @@ def beam(beam_size: int, patience: float, length_penalty: float) -> None:
                 )
     if beam_size * patience < 1:
         raise OptionError(
-            f"`patience={patience}` with `beam_size={beam_size}` asks for less than one hypothesis; "
-            "raise `patience` or `beam_size`"
+            f"`patience={patience}` with `beam_size={beam_size}` asks for less than one "
+            "hypothesis; raise `patience` or `beam_size`"
         )
 
 

@@ -283,10 +283,10 @@ class Options:
             fewer. Refused without `diarize`.
         max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.
         known_speakers: names of speakers, each with a recording of only this voice, best of 5 to 30
-            s: `{"Ann": "ann.wav"}`. A speaker whose voice is the same as in a recording gets this
-            name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a recording is a path, the
-            bytes of a media file, an open binary file, or samples. Refused without `diarize` and
-            with `speaker="channel"`.
+            s: `known_speakers={"Ann": "ann.wav"}`. A speaker whose voice is the same as in a
+            recording gets this name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a
+            recording is a path, the bytes of a media file, an open binary file, or samples. Refused
+            without `diarize` and with `speaker="channel"`.
         diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
             and "pyannote" use these packages, which need PyTorch (the extras `senko` and
             `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
@@ -434,7 +434,9 @@ class Options:
             names_of_opinion = ("second_opinion", "second_opinion_threshold")
             checks.without_effect(self, (*names, *names_of_opinion), "with `vad=False`")
         if not self.second_opinion:
-            checks.without_effect(self, ("second_opinion_threshold",), "with `second_opinion=False`")
+            checks.without_effect(
+                self, ("second_opinion_threshold",), "with `second_opinion=False`"
+            )
 
     def _check_languages(self) -> None:
         if self.language is not None:
@@ -529,8 +531,8 @@ class Options:
         self._check_coverage()
         if self.separates_channels and self.channel != "mix":
             raise OptionError(
-                f"`channel={self.channel!r}` cannot be combined with `speaker='channel'`, which reads "
-                "every channel; leave `channel` out"
+                f"`channel={self.channel!r}` cannot be combined with `speaker='channel'`, which "
+                "reads every channel; leave `channel` out"
             )
         if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
             raise OptionError(
@@ -560,8 +562,8 @@ class Options:
             )
         if self.task == "translate":
             raise OptionError(
-                "`coverage_threshold` has no effect with `task='translate'`, because the words of a "
-                "translation do not follow the speech; leave it out"
+                "`coverage_threshold` has no effect with `task='translate'`, because the words of "
+                "a translation do not follow the speech; leave it out"
             )
 
 

@@ -1,5 +1,6 @@
 """Values of options: known speakers and the diarizer; and all values as text, as in a form."""
 
+import ast
 import re
 import types
 import unicodedata
@@ -49,6 +50,8 @@ _FILES: Final = (str, PathLike, bytes, bytearray, memoryview)
 
 
 TRUTH_VALUES: Final = {"true": True, "false": False}
+
+_QUOTED_NAME: Final = re.compile(r"'([\w.:/+-]+)'")
 
 TEMPERATURES: Final = float | tuple[float, ...]
 RANGES: Final = tuple[tuple[float, float | None], ...]
@@ -251,8 +254,8 @@ def _checked_name(name: object) -> str:
         raise OptionError(f"`{OPTION}`: the name {shown(name)} has a space at an end; leave it out")
     if GIVEN_NAME.fullmatch(_key(name)):
         raise OptionError(
-            f"`{OPTION}`: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
-            "another name"
+            f"`{OPTION}`: {shown(name)} is a name that whisperbatch gives to other speakers; "
+            "choose another name"
         )
     return name
 
@@ -289,6 +292,25 @@ def parse_text(annotation: object, text: str) -> object:
     if value_type is str or get_origin(value_type) is Literal:
         return text
     return FORMS[value_type][1](text)
+
+
+def as_text(literal: str) -> str:
+    """Return a value as a flag or a form has it: "none", "0.0,0.2", "Ann=ann.wav".
+
+    Args:
+        literal: the value as Python writes it; a part of a literal is returned without quotes.
+    """
+    try:
+        value = ast.literal_eval(literal)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # shortened, or several values
+        return _QUOTED_NAME.sub(r"\1", literal)
+    if isinstance(value, str):
+        return _QUOTED_NAME.sub(r"\1", repr(value))  # other text keeps its quotes
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={item}" for name, item in value.items())
+    if isinstance(value, tuple | list):
+        return ",".join(as_text(repr(item)) for item in value if item is not None)
+    return str(value).lower()
 
 
 def metavar_of(value_type: object) -> str:

@@ -115,6 +115,6 @@ def check_revision(revision: object) -> None:
         return
     if type(revision) is not str or len(revision) > MAX_REVISION or not _NAME.fullmatch(revision):
         raise OptionError(
-            f"`revision={shown(revision)}` is not the name of a commit, branch or tag of the Hugging "
-            "Face hub"
+            f"`revision={shown(revision)}` is not the name of a commit, branch or tag of the "
+            "Hugging Face hub"
         )

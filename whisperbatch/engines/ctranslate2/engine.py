@@ -403,8 +403,8 @@ class CTranslate2Engine:
             self._weights.free()
             raise OptionError(
                 f"`flash_attention=True`: {one_line(error)}; CTranslate2's packages "
-                "contain no Flash Attention since version 4.4: leave `flash_attention` out, or build "
-                "CTranslate2 with it"
+                "contain no Flash Attention since version 4.4: leave `flash_attention` out, or "
+                "build CTranslate2 with it"
             ) from error
 
 

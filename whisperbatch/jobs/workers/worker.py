@@ -505,6 +505,7 @@ def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:
         and 0 <= shard[0] < shard[1]
     ):
         raise OptionError(
-            f"`shard={shown(shard)}`: give a number and a count; numbers start at 0: (0, 4) to (3, 4)"
+            f"`shard={shown(shard)}`: give a number and a count; numbers start at 0: (0, 4) to "
+            "(3, 4)"
         )
     return shard
