@@ -10,6 +10,7 @@ hints.py       names from other programs, and what to use here
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields, is_number, is_same, plain
 from whisperbatch.options.hints import (
+    MODEL_NAMES,
     OTHER_FORMATS,
     SHORT_FLAGS,
     device_hint,
@@ -72,6 +73,7 @@ __all__ = [
     "MAX_SPEAKERS",
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
+    "MODEL_NAMES",
     "NO_SPEAKERS",
     "OPTION_NAMES",
     "OPTION_PARAMETERS",

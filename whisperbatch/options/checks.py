@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from whisperbatch.errors import OptionError
 from whisperbatch.limits import MAX_DURATION
@@ -29,8 +29,9 @@ def plain(value: object, levels: int = NESTED) -> object:
     """Return a value of bool, int, float, str or tuple in exactly this type.
 
     Args:
-        value: any value; NumPy's numbers and values of derived types are converted.
-        levels: levels of tuples whose items are converted, too.
+        value: any value; NumPy's numbers and values of derived types are converted, and a list
+            becomes a tuple.
+        levels: levels of tuples and lists whose items are converted, too.
 
     Returns:
         The converted value; a value of another type is returned unchanged.
@@ -38,8 +39,8 @@ def plain(value: object, levels: int = NESTED) -> object:
     kind = type(value)
     if kind in {bool, int, float, str, type(None)}:
         return value
-    if issubclass(kind, tuple) and levels:
-        items = tuple.__iter__(cast("tuple[object, ...]", value))
+    if (issubclass(kind, tuple) or kind is list) and levels:
+        items = list.__iter__(value) if kind is list else tuple.__iter__(value)  # type: ignore[arg-type]  # just checked
         return tuple(plain(item, levels - 1) for item in items)
     for foreign, convert in _converters():
         if issubclass(kind, foreign):

@@ -289,6 +289,9 @@ OTHER_NAMES: Final[Mapping[str, Advice]] = MappingProxyType(
     {name: advice for table in (*PROGRAMS.values(), OURS) for name, advice in table.items()}
 )
 
+RECORDINGS: Final = frozenset(name for name, advice in OTHER_NAMES.items() if advice is _RECORDING)
+"""Names of the recording."""
+
 SHORT_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "-l": "language",
@@ -400,7 +403,6 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "LANGUAGES": "use whisperbatch.text.LANGUAGES",
         "tokenizer": "use whisperbatch.text.LANGUAGES for the languages of Whisper",
         "utils": "use whisperbatch.write to write files",
-        "vad": "leave it out: the options vad, vad_onset and vad_offset control the VAD",
         "transcribe_file": "use whisperbatch.transcribe",
         "transcribe_batch": "use whisperbatch.transcribe_many",
     }

@@ -3,16 +3,17 @@
 The types and signatures are for type checkers, editors and `help()`.
 """
 
+import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Final, TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar, cast
 
 from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options.hints import hint_for, in_python
+from whisperbatch.options.hints import RECORDINGS, hint_for, in_python
 from whisperbatch.options.options import (
     Channel,
     CodeSwitchingOutput,
@@ -160,15 +161,37 @@ def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        documented = signature.replace(parameters=[*parameters, *keywords])
-        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
         if texts and texts.__doc__ and function.__doc__:
             entries = texts.__doc__.partition("Attributes:\n")[2].rstrip()
             arguments, returns, rest = function.__doc__.partition("\n\n    Returns:")
             function.__doc__ = f"{arguments}\n{entries}{returns}{rest}"
+        names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if {"source", "sources"} & {*names}:
+            function = _explaining(function, names)
+        documented = signature.replace(parameters=[*parameters, *keywords])
+        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
         return function
 
     return decorate
+
+
+def _explaining(function: F, names: Sequence[str]) -> F:
+    """Return a function that says where the recording goes if another keyword has it.
+
+    Args:
+        function: takes a recording, or several.
+        names: its positional parameters.
+    """
+
+    @functools.wraps(function)
+    def checked(*arguments: object, **keywords: object) -> object:
+        if not {*names[len(arguments) :]} <= keywords.keys():
+            for name in keywords:
+                if name in RECORDINGS:
+                    raise OptionError(f"{name} is not an option; {hint_for(name, ())}")
+        return function(*arguments, **keywords)
+
+    return cast("F", checked)
 
 
 def documented_fields(documented: object) -> dict[str, str]:

@@ -27,6 +27,9 @@ from whisperbatch.options.values import (
     KnownSpeakers,
     accepts_none,
     checked_diarizer,
+    metavar_of,
+    parse_text,
+    ranges_of,
     references,
     without_none,
 )
@@ -378,6 +381,7 @@ class Options:
 
     def __post_init__(self) -> None:
         convert_fields(self, Options)
+        self._convert_other_forms()
         _check_types(self)
         checks.clips(self.clip_timestamps)
         self._check_speech_detection()
@@ -421,6 +425,24 @@ class Options:
     def hypotheses(self) -> int:
         """Number of hypotheses in the first decoding of a chunk: sampled texts, or beams."""
         return self.best_of if self.temperatures[0] else self.beam_size
+
+    def _convert_other_forms(self) -> None:
+        """Convert "0,10,20" and (0, 10, 20), as in openai-whisper, and "-1" for tokens."""
+        for name, kind, _ in _accepted(Options):
+            if name not in ("clip_timestamps", "suppress_tokens"):
+                continue
+            value = getattr(self, name)
+            if type(value) is str:
+                try:
+                    object.__setattr__(self, name, parse_text(kind, value))
+                except ValueError as error:
+                    form = metavar_of(kind)
+                    raise OptionError(
+                        f"`{name}={shown(value)}` is not of the form {form}"
+                    ) from error
+        times = cast("Any", self.clip_timestamps)
+        if type(times) is tuple and times and all(type(time) in {int, float} for time in times):
+            object.__setattr__(self, "clip_timestamps", ranges_of(times))
 
     def _check_speech_detection(self) -> None:
         if self.vad_offset > self.vad_onset:

@@ -4,7 +4,7 @@ import ast
 import re
 import types
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import (
@@ -354,11 +354,13 @@ def _parse_temperatures(text: str) -> float | tuple[float, ...]:
 
 def _parse_ranges(text: str) -> tuple[tuple[float, float | None], ...]:
     """Parse "start,end,start,end,..."; the last end may be missing."""
-    times: list[float | None] = [float(part) for part in _parts(text)]
-    if len(times) % 2:
-        times.append(None)
-    starts = [0.0 if time is None else time for time in times[::2]]
-    return tuple(zip(starts, times[1::2], strict=True))
+    return ranges_of([float(part) for part in _parts(text)])
+
+
+def ranges_of(times: Sequence[float]) -> tuple[tuple[float, float | None], ...]:
+    """Return the time ranges of start, end, start, end, ...; the last end may be missing."""
+    ends: list[float | None] = [*times[1::2], None]
+    return tuple(zip(times[::2], ends, strict=False))
 
 
 def _parts(text: str) -> list[str]:
