@@ -218,7 +218,7 @@ def run() -> NoReturn:
             next((status for kind, status in STATUSES if isinstance(error, kind)), 1),
         )
     except USAGE_ERROR as error:
-        _exit_with(usage_message(error), 2)
+        _exit_with(usage_message(error, command.commands.values()), 2)
     except OSError as error:  # a closed terminal or a full disk
         _exit_with(f"the output cannot be written: {reason_of(error)}", 5)
     except Exception as error:  # noqa: BLE001 - users never see a traceback by default

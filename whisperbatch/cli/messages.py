@@ -1,6 +1,7 @@
 """Messages in the words of the command line: with flags, and with what to type instead."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from whisperbatch.cli.flags import as_flag
@@ -13,30 +14,31 @@ def message_of(error: WhisperBatchError) -> str:
     return error.spelled(as_flag)
 
 
-def usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export its types
+def usage_message(error: Any, commands: Iterable[Any]) -> str:  # noqa: ANN401 - Typer does not export their types
     """Return the message of a usage error, with what to type instead.
 
     Typer suggests flags with similar letters: --beam-size for --diarize.
+
+    Args:
+        error: of Typer.
+        commands: of the program.
     """
-    context, parameter = error.ctx, getattr(error, "param", None)
-    name = getattr(error, "option_name", "")
-    if context is None:
-        return str(error.format_message())
+    flag, context = getattr(error, "option_name", ""), error.ctx
+    message = str(error.format_message()).replace("Value error, ", "")
+    argument = getattr(getattr(error, "param", None), "name", "")
     if hasattr(error, "possibilities"):  # there is no such option
-        hint = hint_for(name, _flags_of(context), as_flag, command_line=True)
+        hint = hint_for(flag, _flags_of(context), as_flag, command_line=True)
         return f"{error.message}; {hint or f'{context.command_path} --help lists all options'}"
-    if name:  # an option without its value, or with a value that it does not take
-        described = [each for each in context.command.params if name in each.opts]
-        help_text = next((each.help for each in described if each.help), "")
-        return f"{error.message} {help_text.partition('. ')[0]}".strip()
-    message = str(error.format_message())
-    if getattr(parameter, "name", "") in {"inputs", "sources"}:  # no recording is given
+    if flag:  # an option without its value, or with a value that it does not take
+        parameters = [each for command in commands for each in command.params]
+        text = next((each.help for each in parameters if flag in each.opts), "")
+        return f"{message} {text.partition('. ')[0]}".strip()
+    if argument == "inputs":
         return f"{message} Give a recording: {context.command_path} talk.mp3"
-    hint = ""
-    if getattr(parameter, "name", "") == "device" and (given := re.search("'([^']*)' is", message)):
-        hint = device_hint(given[1])
-    message = message.replace("Value error, ", "").removesuffix(".")
-    return f"{message}; {spell_options(hint, as_flag)}" if hint else message
+    if argument == "device" and (given := re.search("'([^']*)' is", message)):
+        hint = spell_options(device_hint(given[1]), as_flag)
+        return f"{message.removesuffix('.')}; {hint}" if hint else message
+    return message
 
 
 def _flags_of(context: Any) -> set[str]:  # noqa: ANN401 - Typer does not export its type

@@ -10,9 +10,9 @@ The tables in docs/how-to/move-from-*.md are made from this file (`make declarat
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from whisperbatch.errors import Spelling, spell_in_python, spell_options
 
@@ -501,6 +501,15 @@ def hint_for(
         return spell_options(advice, spell)
     close = difflib.get_close_matches(keyword, names, n=1, cutoff=MIN_SIMILARITY)
     return f"did you mean {spell(close[0], None)}?" if close else ""
+
+
+def explaining(name: str) -> Callable[..., NoReturn]:
+    """Return a function in place of a name of `PACKAGE_NAMES`: it says what to use instead."""
+
+    def explain(*_: object, **__: object) -> NoReturn:
+        raise AttributeError(f"whisperbatch has no {name}; {PACKAGE_NAMES[name]}")
+
+    return explain
 
 
 def device_hint(device: str) -> str:
