@@ -75,6 +75,7 @@ from whisperbatch.writers import (
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    check_format,
     make_folder,
     write,
 )
@@ -500,7 +501,7 @@ def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
         given.setdefault("word_timestamps", True)
     options = resolve(None, **given)
     if needs_words and not options.word_timestamps:
-        raise OptionError(f"{needs_words[0]} has no effect without word_timestamps")
+        raise OptionError(f"`{needs_words[0]}` has no effect without `word_timestamps`")
     return options
 
 
@@ -508,7 +509,7 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     """Return the formats that are given."""
     if arguments.plot:
         check_plot(arguments.plot)
-    names = [name.strip().lower() for name in arguments.formats.split(",")]
+    names = [name.strip().lower().removeprefix(".") for name in arguments.formats.split(",")]
     if names == ["all"]:
         diarize = bool(arguments.options.get("diarize"))
         return tuple(name for name in FORMATS if diarize or name not in SPEAKER_FORMATS)
@@ -524,7 +525,7 @@ def _checked(names: Iterable[str], arguments: TranscribeArguments) -> tuple[str,
     formats = tuple(dict.fromkeys(names))
     for name in formats:
         if name not in FORMATS:
-            raise OptionError(f"--format {name or '(empty)'} is none of {', '.join(FORMATS)}, all")
+            check_format(name, f"--format {name or '(empty)'}")
         if name in SPEAKER_FORMATS and not arguments.options.get("diarize"):
             raise OptionError(f"--format {name} needs speakers; add --diarize")
     return formats
