@@ -25,6 +25,7 @@ from rich.table import Column
 from rich.text import Text
 
 from whisperbatch.audio import stated_duration
+from whisperbatch.cli.messages import message_of
 from whisperbatch.cli.printing import (
     clock,
     print_error,
@@ -541,7 +542,7 @@ def _finished_lines(event: Finished, width: int) -> Iterator[Text]:
 def _failed_lines(event: Failed, width: int) -> Iterator[Text]:
     """Yield what a terminal shows for a recording that failed."""
     word = "failed "
-    for line in hanging_lines(escape_controls(str(event.error)), width - len(word)):
+    for line in hanging_lines(escape_controls(message_of(event.error)), width - len(word)):
         yield Text.assemble((word, "bold red"), line)
         word = " " * len(word)
 

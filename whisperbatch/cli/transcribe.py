@@ -39,6 +39,7 @@ from whisperbatch.cli.recordings import (
     divide_missing,
     failures_if_all,
     find_recordings,
+    missing_message,
     read_overview,
     with_home,
 )
@@ -226,9 +227,10 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     plan = _plan(arguments)
     tally = Tally(failed=len(plan.missing))
     if not plan.items:
+        screen = open_screen((), json_lines=arguments.json_lines, printed="", quiet=True)
         for failure in plan.failures:
-            print_error(failure.error)
-        tally.failed += len(plan.failures)
+            tally.count(failure)
+            screen.show(failure)
         print_note(tally.summary())
         return 1
     file_options = {name: arguments.file_options(name) for name in FORMATS}
@@ -240,7 +242,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     ]
 
     def settings(output: Path) -> str | None:
-        options = file_options.get(output.suffix[1:])
+        options = file_options.get(output.suffix[1:].lower())
         if plan.references is None:
             return None
         detectors = (plan.speech_detector, plan.references)
@@ -313,7 +315,9 @@ def _with_model(
     )
     engine = settings_of(arguments.load_keywords)
     engine.check(plan.options.search)
-    with shown_progress(print_note):
+    # with --verbose, the log has these messages
+    hidden = arguments.quiet or arguments.verbose
+    with nullcontext() if hidden else shown_progress(print_note):
         weights = find_model(
             arguments.model, transformers=engine.reads_transformers, revision=engine.revision
         )
@@ -436,7 +440,7 @@ def _transcribe(
 ) -> None:
 
     def write_output(transcript: Transcript, path: Path) -> None:
-        suffix = path.suffix[1:]
+        suffix = path.suffix[1:].lower()
         if suffix in PLOT_FORMATS:
             write_timeline(transcript, read_overview(transcript.source, plan.options), path)
         else:
@@ -556,11 +560,16 @@ def detect_languages(arguments: DetectionArguments) -> int:
     files, folder_errors = find_recordings(arguments.inputs)
     for folder_error in folder_errors:
         print_error(folder_error)
-    failed = len(folder_errors)
+    present, missing = divide_missing([WorkItem(file.source, ()) for file in files])
+    if missing:
+        print_note(f"failed: {missing_message(missing)}")
+    if not present:
+        return 1
+    failed = len(folder_errors) + len(missing)
     with loading_status(arguments.model, print_note_on_terminal):
         asr = wb.load(arguments.model, **arguments.load_keywords)
     with asr:
-        for file in files:
+        for file in present:
             try:
                 detection = asr.detect_language(file.source, **arguments.options)
             except WhisperBatchError as error:

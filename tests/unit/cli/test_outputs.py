@@ -15,7 +15,12 @@ from tests.unit.fakes import FakeEngine, write_noise
 from whisperbatch import OptionError, Transcriber
 from whisperbatch.cli import _set_encoding, transcribe
 from whisperbatch.cli.recordings import find_recordings, missing_message
-from whisperbatch.cli.transcribe import TranscribeArguments, transcribe_all
+from whisperbatch.cli.transcribe import (
+    DetectionArguments,
+    TranscribeArguments,
+    detect_languages,
+    transcribe_all,
+)
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import LEDGER_NAME, Failed, WorkItem
 from whisperbatch.writers import FORMATS, SubtitleOptions
@@ -124,7 +129,9 @@ def test_what_is_printed_is_the_file(
 def test_the_layout_applies_to_a_named_file(commands: Commands) -> None:
     layout = SubtitleOptions(max_line_width=4)
     assert commands.run("talk.wav", output_path="x.srt", layout=layout) == 0
-    assert "Sentence\n0." in (commands.folder / "x.srt").read_text()
+    assert commands.run("talk.wav", output_path="Y.SRT", layout=layout) == 0
+    for name in ("x.srt", "Y.SRT"):
+        assert "Sentence\n0." in (commands.folder / name).read_text()
     with pytest.raises(OptionError, match="max_line_width"):
         commands.run("talk.wav", output_path="x.txt", layout=layout)
     with pytest.raises(OptionError, match="max_line_width"):
@@ -273,6 +280,25 @@ def test_only_missing_recordings_need_no_model(
     assert "0 transcribed, 2 failed" in captured.err
     assert commands.loaded == 0
     assert commands.written() == set()
+
+
+def test_detect_language_names_missing_recordings_before_the_model_loads(
+    commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def detect(*inputs: str) -> int:
+        arguments = DetectionArguments(
+            inputs=list(inputs), load_keywords={}, options={"vad": False}
+        )
+        return detect_languages(arguments)
+
+    assert detect("no.wav", "no2.wav") == 1
+    message = "failed: no.wav and no2.wav: there are no such files; check the paths\n"
+    assert capsys.readouterr() == ("", message)
+    assert commands.loaded == 0
+    assert detect("no.wav", "talk.wav", "other.wav") == 1
+    out, err = capsys.readouterr()
+    assert [line.partition(" ")[0] for line in out.splitlines()] == ["talk.wav:", "other.wav:"]
+    assert err == "failed: no.wav: there is no such file; check the path\n"
 
 
 def test_the_message_names_a_few_missing_recordings() -> None:
