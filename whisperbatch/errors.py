@@ -70,7 +70,15 @@ class WhisperBatchError(Exception):
         return tuple(match[1] for match in _OPTION.finditer(self._marked))
 
     def spelled(self, spell: Spelling) -> str:
-        """Return the message with its options as a command line or a form writes them."""
+        """Return the message with its options as a command line or a form writes them.
+
+        Args:
+            spell: writes an option from its name, and its value as a literal of Python; None for
+                the name alone.
+
+        Returns:
+            The message, on one line.
+        """
         return spell_options(self._marked, spell)
 
 
