@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(f"{place}.find_model", find_model)
     monkeypatch.setattr("whisperbatch.cli.transcribe.fingerprint", lambda *_: "fake")
     monkeypatch.setattr("whisperbatch.cli.transcribe.measured_kept_frames", lambda *_: 1.0)
-    monkeypatch.setattr(loading.ModelInfo, "read", lambda *_: None)
+    monkeypatch.setattr("whisperbatch.engines.loading.ModelInfo.read", lambda *_: None)
     monkeypatch.setattr(loading, "_load_onnxruntime", lambda *_, **__: speaking_engine())
     monkeypatch.setattr(loading, "_load_ctranslate2", load_ctranslate2)
     monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))

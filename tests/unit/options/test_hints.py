@@ -147,4 +147,4 @@ def test_packages_and_models_say_what_to_use() -> None:
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from whisperbatch import nothing")  # noqa: S102 - as above
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
-        wb.nothing  # type: ignore[attr-defined]  # noqa: B018 - as above
+        wb.nothing  # noqa: B018 - as above
