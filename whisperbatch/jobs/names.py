@@ -11,10 +11,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from os import PathLike, fspath
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from whisperbatch.addresses import HIDDEN, without_secrets
@@ -145,20 +145,37 @@ def digest(*parts: object) -> str:
     The batch size is left out of `Options`, because it does not change the text. The recordings of
     known speakers are left out, too: add their `references_fingerprint`.
     """
-    values = [_hashed(part) if isinstance(part, Options) else part for part in parts]
-    return _hash(repr(values).encode())
+    return _hash(repr([_hashed(part) for part in parts]).encode())
 
 
-def _hashed(options: Options) -> list[tuple[str, object]]:
+def _hashed(part: object) -> object:
+    """Return a value whose repr is hashed. The repr of options may be shortened for readers."""
+    if isinstance(part, Options):
+        return [(name, value) for name, value in _hashed_fields(part) if name not in NOT_HASHED]
+    if isinstance(part, list | tuple):
+        return type(part)(map(_hashed, part))
+    return _Stated(part) if is_dataclass(part) else part
+
+
+def _hashed_fields(item: Any) -> list[tuple[str, object]]:  # noqa: ANN401 - options
     """Return the names and values of options that are hashed, in the order of their declaration."""
-    values = [
-        (field.name, getattr(options, field.name), field.default) for field in fields(options)
-    ]
+    values = [(each.name, getattr(item, each.name), each.default) for each in fields(item)]
     return [
         (name, value)
         for name, value, default in values
-        if name not in NOT_HASHED and (name not in NEW_OPTIONS or value != default)
+        if name not in NEW_OPTIONS or value != default
     ]
+
+
+class _Stated:
+    """Has the repr that `dataclass` makes: the options of files were always hashed so."""
+
+    def __init__(self, item: object) -> None:
+        self._item = item
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in _hashed_fields(self._item))
+        return f"{type(self._item).__qualname__}({values})"
 
 
 def make_id(*parts: object) -> str:

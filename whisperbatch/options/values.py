@@ -221,7 +221,7 @@ def _is_recording(source: object) -> bool:
     if issubclass(type(source), _FILES) or _is_samples(source):
         return True
     try:
-        return callable(getattr(source, "read", None))
+        return callable(getattr(source, "read", None)) or hasattr(type(source), "__array__")
     except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
         return False
 

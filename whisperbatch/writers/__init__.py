@@ -6,6 +6,7 @@ transcript -> tables                        txt, tsv, csv, rttm
               |         `- when each cue is shown
               `- where cues and lines end
            -> timeline                      a picture, for the command line
+           -> notebook                      HTML, for the cell of a notebook
 files                                       written completely, or not at all
 """
 
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+
+from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.files import make_folder, write_atomically, write_through
@@ -27,10 +30,12 @@ from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
     TABLE_FORMATS,
+    FileKeywords,
     FileOptions,
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    file_options,
 )
 from whisperbatch.writers.verbose_json import (
     segment_values,
@@ -88,6 +93,7 @@ def render(
     transcript: Transcript | Diarization,
     format: str,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> str:
     """Return a transcript as the text of a file.
 
@@ -97,6 +103,7 @@ def render(
         format: a name from `FORMATS`.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The text; every line ends with a line feed.
@@ -109,6 +116,7 @@ def render(
     if not isinstance(transcript, Transcript | Diarization):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
     check_format(format, f"format={shown(format)}")
+    options = file_options(format, options, **keywords)
     if options is not None:
         check_file_options(options, (format,))
     try:
@@ -132,6 +140,7 @@ def write(
     path: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> Path:
     """Write a transcript to a file, in UTF-8.
 
@@ -145,6 +154,7 @@ def write(
         format: a name from `FORMATS`; None takes the suffix of the path.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The path.
@@ -159,7 +169,7 @@ def write(
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_atomically(path, render(transcript, format, options).encode())
+    return write_atomically(path, render(transcript, format, options, **keywords).encode())
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict, cast
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options import checks, convert_fields
+from whisperbatch.options import checks, convert_fields, hint_for
+from whisperbatch.text import one_line, short_repr
 
 MAX_LIMIT: Final = 1000  # columns, lines, words: more than any screen shows
 
@@ -80,6 +81,8 @@ class SubtitleOptions(_FormatOptions):
     max_words_per_line: int | None = None
     highlight_words: bool = False
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, SubtitleOptions)
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
@@ -111,12 +114,57 @@ class TableOptions(_FormatOptions):
 
     spreadsheet_safe: bool = True
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, TableOptions)
         checks.boolean("spreadsheet_safe", self.spreadsheet_safe)
 
 
 FileOptions: TypeAlias = SubtitleOptions | TableOptions
+
+
+class SubtitleKeywords(TypedDict, total=False):
+    """The fields of `SubtitleOptions`."""
+
+    max_line_width: int | None
+    max_line_count: int | None
+    max_words_per_line: int | None
+    highlight_words: bool
+
+
+class FileKeywords(SubtitleKeywords, total=False):
+    """The fields of `SubtitleOptions` and `TableOptions`."""
+
+    spreadsheet_safe: bool
+
+
+def file_options(
+    format: str,  # noqa: A002 - as in `write`
+    options: FileOptions | None,
+    **keywords: Unpack[FileKeywords],
+) -> FileOptions | None:
+    """Return `options` (None: the defaults) with the fields that `keywords` name replaced.
+
+    Args:
+        format: a name from `FORMATS`.
+        options: as in `write`.
+        **keywords: fields of the options that have an effect on the format.
+
+    Raises:
+        OptionError: a keyword is unknown or wrong, or has no effect on the format.
+    """
+    known = FORMAT_OPTIONS.get(format, ())
+    for name in keywords:
+        if name not in known:
+            if name in FileKeywords.__annotations__:
+                raise OptionError(f"{name} has no effect on {format}; leave it out")
+            hint = hint_for(name, known) or f"{format} has {', '.join(known) or 'no options'}"
+            raise OptionError(f"{one_line(name)} is not an option of files; {hint}")
+    if not keywords:
+        return options
+    kind = TableOptions if format in TABLE_FORMATS else SubtitleOptions
+    return replace(cast("SubtitleOptions", options or kind()), **keywords)
 
 
 def check_file_options(options: FileOptions, formats: Collection[str]) -> None:
