@@ -73,7 +73,7 @@ def plain_source(source: object) -> object:
         AudioError: the object cannot be converted, for example because it is on a GPU.
     """
     if isinstance(source, Audio):
-        samples = plain_source(source.samples)
+        samples = cast("npt.NDArray[np.float32]", plain_source(source.samples))
         return source if samples is source.samples else replace(source, samples=samples)
     if isinstance(source, np.ndarray) or not hasattr(type(source), "__array__"):
         return source

@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -317,7 +317,7 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
 
     given: dict[str, Any] = {} if revision is None else {"revision": revision}
     patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
-    with nullcontext({}) if local else downloading(repository) as bar:
+    with downloading(repository, local=local) as bar:
         return Path(
             huggingface_hub.snapshot_download(
                 repository, allow_patterns=patterns, local_files_only=local, **given, **bar

@@ -27,14 +27,15 @@ def shows_downloads(show: ShowProgress | None) -> Iterator[None]:
 
 
 @contextmanager
-def downloading(repository: str) -> Iterator[dict[str, Any]]:
+def downloading(repository: str, *, local: bool = False) -> Iterator[dict[str, Any]]:
     """Return the keywords for `huggingface_hub.snapshot_download` with which it reports.
 
     Args:
         repository: its name.
+        local: whether only the cache is read, so that there is no progress.
     """
     show = _shown.get()
-    if show is None:
+    if show is None or local:
         yield {}
         return
     meter = Meter("download", repository, None, show)

@@ -35,7 +35,7 @@ class Record:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__dataclass_fields__" in vars(cls):  # `dataclass` makes the class again, with slots
-            cls.__setattr__ = cls.__delattr__ = _refuse_change  # type: ignore[assignment]
+            cls.__setattr__ = cls.__delattr__ = _refuse_change  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -50,7 +50,7 @@ class Record:
 
     def keys(self) -> tuple[str, ...]:
         """Return the names that `[...]` accepts: those of the fields and properties."""
-        return _names(type(self))
+        return _names(type(self))  # type: ignore[arg-type]  # a class is hashable
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any field
         """Return the value of a field; `default` if the value is None.
@@ -86,7 +86,7 @@ def field_value(item: Record, name: object) -> Any:  # noqa: ANN401 - of any fie
     Raises:
         KeyError: there is no such field; the message names the fields, or says what to write.
     """
-    names = _names(type(item))
+    names = _names(type(item))  # type: ignore[arg-type]  # a class is hashable
     if isinstance(name, str) and name in names:
         return getattr(item, name)
     kind = type(item).__name__

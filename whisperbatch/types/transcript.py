@@ -6,7 +6,8 @@ Time is in seconds.
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
@@ -466,6 +467,19 @@ class Transcript(Record):
     def __iter__(self) -> Iterator[Segment]:
         """Iterate over the segments."""
         return iterate(self.segments, "a Transcript")
+
+    if not TYPE_CHECKING:  # type checkers find the needless `await`
+
+        def __await__(self) -> Generator[None, None, Self]:
+            """Return the transcript, with a warning: it was complete before the `await`."""
+            warnings.warn(
+                "`await` comes too late: transcribe() has blocked the event loop until its end; "
+                "write `await asr.submit(...)`, or await asyncio.to_thread(asr.transcribe, ...)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self
+            yield
 
     def __contains__(self, item: object) -> bool:
         """Return whether the transcript has a segment, or a field with this name."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypedDict, cast
+from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from typing_extensions import Self, Unpack
 
@@ -164,7 +164,7 @@ def file_options(
     if not keywords:
         return options
     kind = TableOptions if format in TABLE_FORMATS else SubtitleOptions
-    return replace(cast("SubtitleOptions", options or kind()), **keywords)
+    return replace(cast("Any", options or kind()), **keywords)  # type: ignore[no-any-return]
 
 
 def check_file_options(options: FileOptions, formats: Collection[str]) -> None:

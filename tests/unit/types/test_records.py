@@ -1,5 +1,6 @@
 """Results are read as the dictionaries of other programs, and say what to write instead."""
 
+import asyncio
 import copy
 import inspect
 import pickle
@@ -102,7 +103,10 @@ def test_results_cannot_be_changed() -> None:
 
 
 def test_results_stay_dataclasses() -> None:
-    for make in (copy.copy, copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item))):  # noqa: S301 - our own
+    def stored(item: Any) -> Any:
+        return pickle.loads(pickle.dumps(item))  # noqa: S301 - our own
+
+    for make in (copy.copy, copy.deepcopy, stored):
         for item in (COMPLETE, TALK, *TALK.segments, *TALK.words):
             assert make(item) == item
     assert hash(TALK) == hash(replace(TALK))
@@ -248,3 +252,12 @@ def test_pandas_reads_a_transcript(*, words: bool) -> None:
     pytest.importorskip("pandas")
     frame = TALK.to_pandas(words=words)
     assert list(frame["start"]) == [item.start for item in (TALK.words if words else TALK)]
+
+
+def test_a_needless_await_says_what_to_write() -> None:
+    async def use() -> object:
+        return await DYNAMIC
+
+    with pytest.warns(RuntimeWarning, match=r"write `await asr\.submit\(\.\.\.\)`") as caught:
+        assert asyncio.run(use()) is TALK
+    assert [Path(each.filename).name for each in caught] == ["test_records.py"]

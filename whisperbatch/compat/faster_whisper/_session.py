@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 
@@ -372,9 +372,10 @@ def second_source(source: Source) -> Source | None:
         return source if Path(source).is_file() else None
     if isinstance(source, io.BytesIO):
         return io.BytesIO(source.getvalue()[source.tell() :])
-    name = getattr(source, "name", None)
+    file = cast("BinaryIO", source)
+    name = getattr(file, "name", None)
     try:
-        if isinstance(name, str) and source.tell() == 0 and _is_file(source.fileno(), name):
+        if isinstance(name, str) and file.tell() == 0 and _is_file(file.fileno(), name):
             return name
     except (AttributeError, OSError, ValueError):
         pass

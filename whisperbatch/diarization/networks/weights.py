@@ -37,7 +37,7 @@ import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -242,7 +242,7 @@ def _find_on_hub(repository: str) -> NetworkFiles:
     patterns = [pattern for names in PATTERNS.values() for pattern in names]
 
     def snapshot(*, local: bool) -> NetworkFiles:
-        with nullcontext({}) if local else downloading(repository) as bar:
+        with downloading(repository, local=local) as bar:
             folder: Any = huggingface_hub.snapshot_download(
                 repository, allow_patterns=patterns, local_files_only=local, **bar
             )
