@@ -14,7 +14,7 @@ from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.pipeline import PipelineRun, Result
 from whisperbatch.progress import Meter, ShowProgress
 from whisperbatch.recording import End, RecordingState
-from whisperbatch.text import brief, description
+from whisperbatch.text import brief_name, description
 from whisperbatch.types import (
     Diarization,
     Notice,
@@ -53,7 +53,7 @@ class SegmentStream(Iterator[Segment]):
         show: ShowProgress | None = None,
     ) -> None:
         self.source, self.total = source, total
-        self._position = 0.0
+        self._position, self._begun = 0.0, False
         self._meter = Meter("transcribe", source, total, show)
         self._on_close = on_close
         self._items = iter(run)
@@ -64,7 +64,9 @@ class SegmentStream(Iterator[Segment]):
         state = "ended" if self._ended else "closed" if self._closed else "open"
         total = "" if self.total is None else f" of {self.total:.1f}"
         position = f"at {self.position:.1f}{total} s"
-        return description(self, brief(self.source), state, position, f"language={self.language!r}")
+        return description(
+            self, brief_name(self.source), state, position, f"language={self.language!r}"
+        )
 
     def __iter__(self) -> Self:
         iterate((), "a stream")
@@ -80,6 +82,9 @@ class SegmentStream(Iterator[Segment]):
             raise no_attribute(self, name)
 
     def __next__(self) -> Segment:
+        if not self._begun:
+            self._begun = True
+            self._advance(0.0)
         try:
             item = next(self._items)
         except ClosedError:

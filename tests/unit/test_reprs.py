@@ -13,6 +13,7 @@ import whisperbatch as wb
 from tests.unit.fakes import FakeEngine, noise
 from tests.unit.transcripts import COMPLETE
 from whisperbatch import Transcriber
+from whisperbatch.diarization.adapters import WholeRecordingDiarizer
 from whisperbatch.submissions import Places, Submitted
 from whisperbatch.types import SpeechSpan
 
@@ -124,3 +125,28 @@ def test_a_reader_has_its_position(work: Callable[[Any], object]) -> None:
         work(reader)
         position = reader.position / 16000
     assert repr(reader) == f"AudioReader('<array>', at {position:.1f} of 4.0 s, closed)"
+
+
+def test_of_a_long_path_the_end_is_shown() -> None:
+    path = f"/data/{'recordings/' * 20}talk.mp3"
+    assert repr(wb.Transcript((), None, 0.0, 1.0, path)) == (
+        "Transcript('...ings/recordings/recordings/talk.mp3', 1.0 s, language=None, 0 segments)"
+    )
+
+
+def test_the_repr_of_a_url_has_no_secrets() -> None:
+    for source in ("https://ann:secret@example.com/a.mp3", "https://example.com/a.mp3?sig=secret"):
+        for item in (wb.Transcript((), None, 0.0, 1.0, source), wb.Diarization((), source)):
+            assert "secret" not in repr(item)
+            assert "example.com" in repr(item)
+
+
+class SilentDiarizer(WholeRecordingDiarizer):
+    fingerprint = "silent 1.0"
+
+    def find(self, samples: object, limits: object) -> Any:
+        raise NotImplementedError
+
+
+def test_diarizers_have_their_weights() -> None:
+    assert repr(SilentDiarizer()) == "SilentDiarizer('silent 1.0')"

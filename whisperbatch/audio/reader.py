@@ -40,7 +40,7 @@ from whisperbatch.audio.track import stated_duration
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options, checks
-from whisperbatch.text.messages import brief, description
+from whisperbatch.text.messages import brief_name, description
 from whisperbatch.threads import keep_in_children, reset_after_fork
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -121,7 +121,9 @@ class AudioReader:
     def __repr__(self) -> str:
         total = "" if self.duration is None else f" of {self.duration:.1f}"
         position = f"at {self.position / SAMPLING_RATE:.1f}{total} s"
-        return description(self, brief(self.name), position, "closed" if self.closed else "open")
+        return description(
+            self, brief_name(self.name), position, "closed" if self.closed else "open"
+        )
 
     def __enter__(self) -> Self:
         return self

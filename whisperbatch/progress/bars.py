@@ -1,8 +1,11 @@
 """Progress as bars of tqdm: on a terminal, or as a widget in a notebook."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 from whisperbatch.progress.meter import Progress
+from whisperbatch.text.messages import MAX_PART
 
 UNITS = {"transcribe": "s", "diarize": "s", "download": "B"}
 
@@ -26,6 +29,7 @@ class Bars:
             self._bars[key] = self._open(progress)
         bar = self._bars[key]
         bar.total = None if progress.total is None else round(progress.total, 2) or None
+        bar.start_t = time.time() - progress.elapsed
         bar.n = min(round(progress.position, 2), bar.total or progress.position)
         bar.refresh()
         if progress.done:
@@ -35,8 +39,9 @@ class Bars:
         from tqdm.auto import tqdm  # noqa: PLC0415 - slow to import in a notebook
 
         what = {"transcribe": "", "diarize": "speakers of ", "download": "downloading "}
+        name = progress.source if progress.stage == "download" else Path(progress.source).name
         return tqdm(
-            desc=f"{what[progress.stage]}{progress.source}" if self._named else None,
+            desc=f"{what[progress.stage]}{name[-MAX_PART:]}" if self._named else None,
             unit=self._unit or UNITS[progress.stage],
             unit_scale=progress.stage == "download",
             leave=not self._named,

@@ -4,6 +4,7 @@ from whisperbatch.text.language_names import given_language
 from whisperbatch.text.languages import LANGUAGES, UNSPACED
 from whisperbatch.text.messages import (
     brief,
+    brief_name,
     description,
     escape_controls,
     escape_controls_in_json,
@@ -16,6 +17,7 @@ __all__ = [
     "LANGUAGES",
     "UNSPACED",
     "brief",
+    "brief_name",
     "description",
     "escape_controls",
     "escape_controls_in_json",

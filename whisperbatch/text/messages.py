@@ -114,7 +114,7 @@ def _part(item: object, name: str, default: object) -> str:
         len(shown(value)) > MAX_PART or any(hasattr(one, "__dataclass_fields__") for one in value)
     ):
         return counted(value, name.removesuffix("s"))
-    return f"{name}={brief(value)}"
+    return f"{name}={brief_name(value) if name == 'source' and value else brief(value)}"
 
 
 def counted(items: Sized, noun: str) -> str:
@@ -128,6 +128,15 @@ def brief(value: object) -> str:
         return f"{shown(value[:MAX_PART])[: MAX_PART - 4]}...'"
     text = shown(value)
     return text if len(text) <= MAX_PART else f"{text[: MAX_PART - 3]}..."
+
+
+def brief_name(source: str) -> str:
+    """Return the repr of the name of a recording in at most `MAX_PART` characters.
+
+    Of a long path, the end is shown: it has the name of the file.
+    """
+    name = without_secrets(source, whole=True)
+    return brief(name if len(name) <= MAX_PART - 2 else f"...{name[5 - MAX_PART :]}")
 
 
 def escape_controls(text: str) -> str:

@@ -18,7 +18,7 @@ from typing_extensions import Self, Unpack
 
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.messages import brief, counted, description, short_repr
+from whisperbatch.text.messages import brief, brief_name, counted, description, short_repr
 from whisperbatch.types.records import Record, field_value, iterate
 from whisperbatch.types.serialization import from_values
 
@@ -446,7 +446,7 @@ class Transcript(Record):
     def __repr__(self) -> str:
         return description(
             self,
-            brief(self.source),
+            brief_name(self.source),
             f"{self.duration:.1f} s",
             f"language={self.language!r}",
             counted(self.segments, "segment"),

@@ -59,10 +59,10 @@ def test_a_transcription_reports_each_segment_and_its_end(source: str, tmp_path:
         transcript = asr.transcribe(given, vad=False, progress=found.append)
     ends = [segment.end for segment in transcript.segments]
     assert len(ends) > 2
-    assert [p.position for p in found] == [*ends, 100.0]
+    assert [p.position for p in found] == [0.0, *ends, 100.0]
     assert {(p.stage, p.source) for p in found} == {("transcribe", transcript.source)}
     assert {p.total for p in found} == {100.0}
-    assert [p.done for p in found] == [False] * len(ends) + [True]
+    assert [p.done for p in found] == [False] * (1 + len(ends)) + [True]
 
 
 def test_a_stream_has_its_position_and_its_length_from_the_start(tmp_path: Path) -> None:
@@ -138,6 +138,7 @@ def test_bars_are_shown_on_standard_error(capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "<array>" in shown.err
+    assert "0.0/70.0" in shown.err
     assert "70.0/70.0" in shown.err
 
 
