@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -57,12 +57,17 @@ def file_of(name: str, source: object) -> str | FileObject:
 
 
 def _instead_of(source: object) -> str:
-    """Return what to give instead of an object that is no recording."""
+    """Return what to give instead of a value that is no recording."""
     if isinstance(source, list | tuple):
-        return "for several recordings, call transcribe_many()"
-    if isinstance(source, dict) and "sampling_rate" in source:
-        key = "raw" if "raw" in source else "array"
-        return f"give whisperbatch.Audio(item[{key!r}], item['sampling_rate'])"
+        return "for several recordings call transcribe_many"
+    if isinstance(source, Mapping) and "sampling_rate" in source:
+        samples = "array" if "array" in source else "raw"
+        return (
+            f"give whisperbatch.Audio(item[{samples!r}].astype(numpy.float32), "
+            "item['sampling_rate'])"
+        )
+    if hasattr(type(source), "transcribe"):
+        return 'call its method: model.transcribe("talk.mp3")'
     return "give a path, bytes, an open binary file, an Audio, or a float32 or int16 array"
 
 
@@ -178,14 +183,14 @@ def check_array(audio: Audio, options: Options, name: str) -> None:
     checks.integer("sampling_rate", rate, minimum=MIN_SAMPLING_RATE, maximum=MAX_SAMPLING_RATE)
     if options.sampling_rate not in (None, rate):
         raise OptionError(
-            f"sampling_rate={options.sampling_rate} contradicts the Audio, which states {rate}; "
+            f"`sampling_rate={options.sampling_rate}` contradicts the Audio, which states {rate}; "
             "leave the option out"
         )
     if options.track:
-        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
+        raise OptionError(f"`track={options.track}`: an array has only track 0; leave `track` out")
     if options.channel == "right":
         raise OptionError(
-            "channel='right': an array has one channel; give the right channel itself, such as "
+            "`channel='right'`: an array has one channel; give the right channel itself, such as "
             "samples[:, 1]"
         )
     if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):

@@ -20,7 +20,7 @@ from whisperbatch.options import (
     for_detection,
     resolve,
 )
-from whisperbatch.options.keywords import LOAD, OTHER_NAMES, hint_for
+from whisperbatch.options.hints import OTHER_NAMES, hint_for
 from whisperbatch.text.messages import shown
 
 CALLS = [
