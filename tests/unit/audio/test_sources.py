@@ -778,9 +778,9 @@ def test_a_tensor_is_one_recording_and_a_column_of_paths_is_several() -> None:
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
-        (["a.wav", "b.wav"], r"list is not a recording; .* call transcribe_many\(\)"),
-        ({"array": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['array'\], item\['sam"),
-        ({"raw": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['raw'\], item\['samplin"),
+        (["a.wav", "b.wav"], r"list is not a recording; .* call transcribe_many"),
+        ({"array": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['array'\].*, item\['sam"),
+        ({"raw": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['raw'\].*, item\['samplin"),
         ({"a": 1}, "give a path, bytes, "),
     ],
 )
