@@ -23,7 +23,7 @@ from typer.core import TyperCommand
 
 from whisperbatch import load, options
 from whisperbatch.engines.settings import EngineName
-from whisperbatch.errors import OptionError, spell_in_python, spell_options
+from whisperbatch.errors import OptionError
 from whisperbatch.options import (
     SHORT_FLAGS,
     TRUTH_VALUES,
@@ -35,6 +35,8 @@ from whisperbatch.options import (
     metavar_of,
     parse_text,
     same_option,
+    spell_in_python,
+    spell_options,
     with_parameters,
     without_none,
 )

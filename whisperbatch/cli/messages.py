@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from whisperbatch.cli.flags import as_flag
-from whisperbatch.errors import WhisperBatchError, spell_options
-from whisperbatch.options import device_hint, hint_for
+from whisperbatch.errors import WhisperBatchError
+from whisperbatch.options import device_hint, hint_for, spell_options
 
 
 def message_of(error: WhisperBatchError) -> str:

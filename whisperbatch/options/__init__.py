@@ -7,6 +7,7 @@ keywords.py    options as keyword arguments: types, signatures
 hints.py       names from other programs, and what to use here
 """
 
+from whisperbatch.errors import spell_in_python, spell_options
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields, is_number, is_same, plain
 from whisperbatch.options.hints import (
@@ -112,6 +113,8 @@ __all__ = [
     "plain",
     "resolve",
     "same_option",
+    "spell_in_python",
+    "spell_options",
     "with_parameters",
     "without_none",
 ]

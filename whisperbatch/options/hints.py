@@ -230,7 +230,7 @@ TRANSFORMERS: Final[Mapping[str, Advice]] = MappingProxyType(
         "generate_kwargs": _ONE_BY_ONE,
         "model_kwargs": _ONE_BY_ONE,
         "attn_implementation": "use `flash_attention`",
-        "assistant_model": "draft_model",
+        "assistant_model": "use `draft_model`",
         "tokenizer": "leave it out: it belongs to the model",
         "feature_extractor": "leave it out: it belongs to the model",
     }

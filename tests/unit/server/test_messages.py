@@ -77,7 +77,6 @@ def test_no_message_of_the_library_speaks_python_to_clients() -> None:
         ("give a tuple such as (0.0, 0.2)", "give a list such as 0.0,0.2"),
         ("give `languages=('de', 'en')` or `vad=False`", "give languages=de,en or vad=false"),
         ("`task='translate'` has \"None\"", 'task=translate has "None"'),
-        ("`prefix='None of `us'` is True", "prefix='None of `us' is true"),
         ("file has 2 tracks (0, 1)", "file has 2 tracks (0, 1)"),
         ("f(1, 2) stays, and text (so)", "f(1, 2) stays, and text (so)"),
         ("must be a tuple of token ids, not None", "must be a list of token ids, not none"),
