@@ -300,7 +300,7 @@ class Transcripts(Generator[T, None, None]):
             if self._state == "not started":
                 warnings.warn(
                     "transcribe_many(...) was discarded, and nothing was transcribed: it "
-                    "transcribes while you iterate; write `for transcript in transcribe_many(...)`",
+                    "transcribes while you iterate; write: for transcript in transcribe_many(...)",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -306,7 +306,7 @@ def test_transcripts_that_are_discarded_say_so() -> None:
     with (
         Transcriber(FakeEngine()) as asr,
         pytest.warns(
-            RuntimeWarning, match=r"was discarded, and nothing was transcribed: .* write `for "
+            RuntimeWarning, match=r"was discarded, and nothing was transcribed: .* write: for "
         ) as caught,
     ):
         discard(asr)

@@ -187,7 +187,11 @@ def test_a_transcriber_says_what_it_is() -> None:
     with Transcriber(engine) as asr:
         assert (asr.device, asr.is_multilingual) == ("cuda", True)
         assert [segment.text for segment in asr(noise(4), vad=False)] == ["Sentence 0."]
-    for name, remedy in (("to", "device='cuda'"), ("align", "word_timestamps"), ("x", "'x'$")):
+    for name, remedy in (
+        ("to", "give device to load"),
+        ("align", "word_timestamps"),
+        ("x", "'x'$"),
+    ):
         with pytest.raises(AttributeError, match=f"Transcriber has no attribute .*{remedy}"):
             getattr(english, name)
     english.close()

@@ -131,7 +131,7 @@ def iterate(items: Iterable[T], what: str) -> Iterator[T]:
     """
     if _unpacks(sys._getframe(2)):  # noqa: SLF001 - the frame that calls `__iter__`
         raise TypeError(
-            f"{what} cannot be unpacked; write `result = ...`, then result.segments and "
+            f"{what} cannot be unpacked; write result = ..., then result.segments and "
             "result.language, or import WhisperModel from whisperbatch.compat.faster_whisper"
         )
     return iter(items)

@@ -473,8 +473,8 @@ class Transcript(Record):
         def __await__(self) -> Generator[None, None, Self]:
             """Return the transcript, with a warning: it was complete before the `await`."""
             warnings.warn(
-                "`await` comes too late: transcribe() has blocked the event loop until its end; "
-                "write `await asr.submit(...)`, or await asyncio.to_thread(asr.transcribe, ...)",
+                "this await comes too late: transcribe() has blocked the event loop until its end; "
+                "write await asr.submit(...), or await asyncio.to_thread(asr.transcribe, ...)",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -258,6 +258,6 @@ def test_a_needless_await_says_what_to_write() -> None:
     async def use() -> object:
         return await DYNAMIC
 
-    with pytest.warns(RuntimeWarning, match=r"write `await asr\.submit\(\.\.\.\)`") as caught:
+    with pytest.warns(RuntimeWarning, match=r"write await asr\.submit\(\.\.\.\)") as caught:
         assert asyncio.run(use()) is TALK
     assert [Path(each.filename).name for each in caught] == ["test_records.py"]
