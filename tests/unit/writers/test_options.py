@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -17,10 +17,12 @@ from whisperbatch.writers import (
     FORMATS,
     TABLE_FORMATS,
     SubtitleOptions,
+    TableOptions,
     check_file_options,
     render,
     write,
 )
+from whisperbatch.writers.options import FileKeywords, SubtitleKeywords
 
 # for each option a value with a visible effect on TRANSCRIPT
 EFFECTIVE: dict[str, dict[str, Any]] = {
@@ -306,3 +308,9 @@ def test_scores_that_are_not_finite_are_null_in_json() -> None:
     text = render(changed("segments[0].avg_logprob", -math.inf), "json")
     content = json.loads(text, parse_constant=pytest.fail)
     assert content["segments"][0]["avg_logprob"] is None
+
+
+def test_keywords_have_the_names_and_types_of_the_options() -> None:
+    subtitles, tables = get_type_hints(SubtitleOptions), get_type_hints(TableOptions)
+    assert get_type_hints(SubtitleKeywords) == subtitles
+    assert get_type_hints(FileKeywords) == subtitles | tables
