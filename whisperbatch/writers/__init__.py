@@ -2,9 +2,10 @@
 
 transcript -> tables                        txt, tsv, csv, rttm
            -> verbose_json                  json
-           -> layout -> cues -> subtitles   srt, vtt, lrc, ttml
-              |         `- when each cue is shown
-              `- where cues and lines end
+           -> cues -> subtitles, styled     srt, vtt, sbv, lrc, ttml, ass
+              |- layout, breaks             where cues and lines end
+              |- timing                     when each cue is shown
+              `- rules                      of broadcasters, for both; `checking` finds violations
            -> timeline                      a picture, for the command line
 files                                       written completely, or not at all
 """
@@ -21,7 +22,8 @@ from whisperbatch.files import make_folder, write_atomically, write_through
 from whisperbatch.options import checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
-from whisperbatch.writers import subtitles, tables
+from whisperbatch.writers import styled, subtitles, tables
+from whisperbatch.writers.checking import Violation, check
 from whisperbatch.writers.formatting import clock, one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
@@ -48,6 +50,8 @@ __all__ = [
     "FileOptions",
     "SubtitleOptions",
     "TableOptions",
+    "Violation",
+    "check",
     "check_file_options",
     "check_format",
     "clock",
@@ -73,6 +77,8 @@ _WRITERS: Final[Mapping[str, Callable[..., str]]] = MappingProxyType(
         "csv": tables.csv_table,
         "lrc": subtitles.lrc,
         "ttml": subtitles.ttml,
+        "ass": styled.ass,
+        "sbv": subtitles.sbv,
         "rttm": tables.rttm,
     }
 )
