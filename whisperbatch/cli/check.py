@@ -11,8 +11,7 @@ import typer
 from whisperbatch.cli.flags import ListedCommand
 from whisperbatch.cli.printing import configure_logging, print_note, print_result
 from whisperbatch.errors import OptionError
-from whisperbatch.writers.checking import Violation, check
-from whisperbatch.writers.rules import FRAME_RATE, RulesName
+from whisperbatch.writers import FRAME_RATE, RulesName, Violation, check
 
 app = typer.Typer()
 

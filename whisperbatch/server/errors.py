@@ -20,7 +20,9 @@ from starlette.responses import JSONResponse
 import whisperbatch as wb
 from whisperbatch.addresses import without_secrets
 
-OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
+OPTION_NAMES: Final = frozenset(
+    field.name for group in (wb.Options, wb.SubtitleOptions) for field in fields(group)
+)
 
 QUOTED: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 TUPLE: Final = re.compile(

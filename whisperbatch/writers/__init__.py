@@ -34,6 +34,7 @@ from whisperbatch.writers.options import (
     TableOptions,
     check_file_options,
 )
+from whisperbatch.writers.rules import FRAME_RATE, RulesName
 from whisperbatch.writers.verbose_json import (
     segment_values,
     transcript_values,
@@ -44,10 +45,12 @@ from whisperbatch.writers.verbose_json import (
 __all__ = [
     "FORMATS",
     "FORMAT_OPTIONS",
+    "FRAME_RATE",
     "SPEAKER_FORMATS",
     "SUBTITLE_FORMATS",
     "TABLE_FORMATS",
     "FileOptions",
+    "RulesName",
     "SubtitleOptions",
     "TableOptions",
     "Violation",
