@@ -11,10 +11,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from whisperbatch.addresses import HIDDEN, without_secrets
@@ -22,6 +22,7 @@ from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Options
 from whisperbatch.text.messages import CONTROLS, shown
+from whisperbatch.writers import SubtitleOptions
 
 MAX_NAME: Final = 255
 """Bytes of a file name in UTF-8: the limit of ext4, XFS, Btrfs and ZFS. NTFS and APFS allow as many
@@ -145,37 +146,32 @@ def digest(*parts: object) -> str:
     The batch size is left out of `Options`, because it does not change the text. The recordings of
     known speakers are left out, too: add their `references_fingerprint`.
     """
-    return _hash(repr([_hashed(part) for part in parts]).encode())
+    return _hash(f"[{', '.join(map(_text, parts))}]".encode())
 
 
-def _hashed(part: object) -> object:
-    """Return a value whose repr is hashed. The repr of options may be shortened for readers."""
+def _text(part: object) -> str:
+    """Return a value as `repr` writes it; options as they were written in the first version."""
     if isinstance(part, Options):
-        return [(name, value) for name, value in _hashed_fields(part) if name not in NOT_HASHED]
-    if isinstance(part, list | tuple):
-        return type(part)(map(_hashed, part))
-    return _Stated(part) if is_dataclass(part) else part
+        return repr(_hashed(part))
+    if isinstance(part, SubtitleOptions):
+        return part.key
+    if type(part) is list:
+        return f"[{', '.join(map(_text, part))}]"
+    if type(part) is tuple:
+        return f"({', '.join(map(_text, part))}{',' if len(part) == 1 else ''})"
+    return repr(part)
 
 
-def _hashed_fields(item: Any) -> list[tuple[str, object]]:  # noqa: ANN401 - options
+def _hashed(options: Options) -> list[tuple[str, object]]:
     """Return the names and values of options that are hashed, in the order of their declaration."""
-    values = [(each.name, getattr(item, each.name), each.default) for each in fields(item)]
+    values = [
+        (field.name, getattr(options, field.name), field.default) for field in fields(options)
+    ]
     return [
         (name, value)
         for name, value, default in values
-        if name not in NEW_OPTIONS or value != default
+        if name not in NOT_HASHED and (name not in NEW_OPTIONS or value != default)
     ]
-
-
-class _Stated:
-    """Has the repr that `dataclass` makes: the options of files were always hashed so."""
-
-    def __init__(self, item: object) -> None:
-        self._item = item
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value!r}" for name, value in _hashed_fields(self._item))
-        return f"{type(self._item).__qualname__}({values})"
 
 
 def make_id(*parts: object) -> str:

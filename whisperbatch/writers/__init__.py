@@ -2,9 +2,10 @@
 
 transcript -> tables                        txt, tsv, csv, rttm
            -> verbose_json                  json
-           -> layout -> cues -> subtitles   srt, vtt, lrc, ttml
-              |         `- when each cue is shown
-              `- where cues and lines end
+           -> cues -> subtitles, styled     srt, vtt, sbv, lrc, ttml, ass
+              |- layout, breaks             where cues and lines end
+              |- timing                     when each cue is shown
+              `- rules                      of broadcasters, for both; `checking` finds violations
            -> timeline                      a picture, for the command line
            -> notebook                      HTML, for the cell of a notebook
 files                                       written completely, or not at all
@@ -24,7 +25,8 @@ from whisperbatch.files import make_folder, write_atomically, write_through
 from whisperbatch.options import OTHER_FORMATS, checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
-from whisperbatch.writers import subtitles, tables
+from whisperbatch.writers import styled, subtitles, tables
+from whisperbatch.writers.checking import Violation, check
 from whisperbatch.writers.formatting import clock, one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
@@ -37,6 +39,7 @@ from whisperbatch.writers.options import (
     check_file_options,
     file_options,
 )
+from whisperbatch.writers.rules import FRAME_RATE, RulesName
 from whisperbatch.writers.verbose_json import (
     segment_values,
     transcript_values,
@@ -47,12 +50,16 @@ from whisperbatch.writers.verbose_json import (
 __all__ = [
     "FORMATS",
     "FORMAT_OPTIONS",
+    "FRAME_RATE",
     "SPEAKER_FORMATS",
     "SUBTITLE_FORMATS",
     "TABLE_FORMATS",
     "FileOptions",
+    "RulesName",
     "SubtitleOptions",
     "TableOptions",
+    "Violation",
+    "check",
     "check_file_options",
     "check_format",
     "clock",
@@ -78,6 +85,8 @@ _WRITERS: Final[Mapping[str, Callable[..., str]]] = MappingProxyType(
         "csv": tables.csv_table,
         "lrc": subtitles.lrc,
         "ttml": subtitles.ttml,
+        "ass": styled.ass,
+        "sbv": subtitles.sbv,
         "rttm": tables.rttm,
     }
 )
