@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 
 from whisperbatch.boundary import as_error
-from whisperbatch.cli import flags
+from whisperbatch.cli import check, flags
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
@@ -179,7 +179,7 @@ def serve(context: typer.Context) -> None:
     run_server(context.args)
 
 
-app.registered_commands += plan_commands.registered_commands
+app.registered_commands += plan_commands.registered_commands + check.app.registered_commands
 
 
 @app.callback()

@@ -28,6 +28,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.progress import downloading
 from whisperbatch.text.messages import check_revision, shown
 
 __all__ = ["available_models", "find_model"]
@@ -321,11 +322,12 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
 
     given: dict[str, Any] = {} if revision is None else {"revision": revision}
     patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
-    return Path(
-        huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local, **given
+    with downloading(repository, local=local) as bar:
+        return Path(
+            huggingface_hub.snapshot_download(
+                repository, allow_patterns=patterns, local_files_only=local, **given, **bar
+            )
         )
-    )
 
 
 def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:

@@ -411,10 +411,7 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "device": "the attribute engine describes the model and its device",
         "dims": "the attribute engine describes the model and its device",
-        "is_multilingual": "use engine.is_multilingual",
-        "model": "use the attribute engine",
         "supported_languages": "use whisperbatch.text.LANGUAGES",
         "generate": "use transcribe",
         "decode": "use transcribe",
@@ -434,6 +431,51 @@ MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Attributes of models elsewhere, for `Transcriber`."""
+
+
+_FILE: Final = "write transcript.save('talk.srt'), or another suffix"
+_STREAM: Final = "a stream yields segments, and transcribe() returns the transcript"
+_SUBMITTED: Final = "wait for the transcript: submission.result(), or await"
+_SCORE: Final = "write word.probability"
+_TIMES: Final = "write start and end"
+_TOKENS: Final = "tokens are not kept; whisperbatch.compat.faster_whisper has them"
+
+RESULT_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "Transcript": {
+            **dict.fromkeys(("to_srt_vtt", "to_ass", "to_tsv", "write", "export"), _FILE),
+            **dict.fromkeys(("save_as_json", "to_json_file"), "write transcript.save('talk.json')"),
+            **dict.fromkeys(("model_dump", "dict", "segments_to_dicts"), "write to_dict()"),
+            **dict.fromkeys(("model_dump_json", "json"), "write to_json()"),
+            **dict.fromkeys(("to_df", "to_dataframe"), "write to_pandas()"),
+            **dict.fromkeys(("word_segments", "all_words"), "write transcript.words"),
+            **dict.fromkeys(("chunks", "utterances", "sentences"), "write transcript.segments"),
+            "info": "write transcript.language, transcript.duration",
+        },
+        "Segment": {
+            **dict.fromkeys(("tokens", "seek"), _TOKENS),
+            **dict.fromkeys(("model_dump", "_asdict", "dict"), "write to_dict()"),
+            "timestamp": _TIMES,
+            "score": "write segment.avg_logprob",
+            "chars": "words have times, characters have none; transcribe with word_timestamps=True",
+        },
+        "Word": {
+            **dict.fromkeys(("score", "confidence"), _SCORE),
+            **dict.fromkeys(("model_dump", "_asdict", "dict"), "write to_dict()"),
+            "timestamp": _TIMES,
+            "text": "write word.word",
+        },
+        "SegmentStream": dict.fromkeys(
+            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"), _STREAM
+        ),
+        "Submission": dict.fromkeys(
+            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"),
+            _SUBMITTED,
+        ),
+        "Transcriber": MODEL_NAMES,
+    }
+)
+"""Class -> name of an attribute or key elsewhere -> what to write here."""
 
 
 def advice_on(name: str, *, command_line: bool = False) -> str:

@@ -85,5 +85,5 @@ def test_how_many_lines_run() -> None:
         "commands": (len(COMMAND_LINES), list(COMMAND_LINES.values()).count(RUNS)),
         "Python": (len(PYTHON_LINES), list(PYTHON_LINES.values()).count(RUNS)),
     }
-    assert counts == {"commands": (65, 30), "Python": (73, 17)}
-    assert (len(LATER_COMMAND_LINES), len(LATER_PYTHON_LINES)) == (9, 20)
+    assert counts == {"commands": (65, 30), "Python": (91, 31)}
+    assert (len(LATER_COMMAND_LINES), len(LATER_PYTHON_LINES)) == (9, 2)
