@@ -55,8 +55,8 @@ DEFAULT_MODEL: Final = "base"
 @with_parameters(*setting_parameters().values(), texts=EngineKeywords)
 def load(
     model: str | PathLike[str] = DEFAULT_MODEL,
-    *,
     device: Device = "auto",
+    *,
     engine: EngineName | EngineSettings = "auto",
     progress: ProgressOption = False,
     **settings: Unpack[EngineKeywords],
@@ -100,7 +100,7 @@ def load(
 
 
 LOAD_PARAMETERS: Final = {
-    name: parameter
+    name: parameter.replace(kind=parameter.KEYWORD_ONLY)
     for name, parameter in inspect.signature(load).parameters.items()
     if name not in ("model", "progress")
 }
@@ -118,8 +118,8 @@ class Keywords(OptionKeywords, LoadKeywords, total=False):
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
@@ -155,8 +155,8 @@ def transcribe(
 @runs_apart
 def stream(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
@@ -199,8 +199,8 @@ def stream(
 @overload
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["raise"] = "raise",
     ordered: bool = True,
     progress: ProgressOption = False,
@@ -212,8 +212,8 @@ def transcribe_many(
 @overload
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["yield"],
     ordered: bool = True,
     progress: ProgressOption = False,
@@ -226,8 +226,8 @@ def transcribe_many(
 @runs_apart
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["raise", "yield"] = "raise",
     ordered: bool = True,
     progress: ProgressOption = False,
@@ -280,8 +280,8 @@ def transcribe_many(
 @runs_apart
 def detect_language(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     read_through: bool = True,
     **keywords: Unpack[DetectKeywords],
 ) -> LanguageDetection:

@@ -26,9 +26,9 @@ _RECORDING: Final = (
     'give the recording first, without a name: transcribe("talk.mp3")',
     "give the recording without a flag: whisperbatch transcribe talk.mp3",
 )
-_FORMAT: Final = 'write a file: whisperbatch.write(transcript, "talk.srt")'
+_FORMAT: Final = 'write a file: transcript.save("talk.srt")'
 _OUTPUT: Final = (_FORMAT, "use --format and --output-dir")
-_LAYOUT: Final = "give it to whisperbatch.SubtitleOptions, for whisperbatch.write"
+_LAYOUT: Final = 'give it to transcript.save("talk.srt", ...)'
 _SHOWN: Final = ("use progress=True", "leave it out: a terminal shows the progress")
 _HF_TOKEN: Final = "set the environment variable HF_TOKEN"  # noqa: S105 - a sentence
 _OFFLINE: Final = "set the environment variable HF_HUB_OFFLINE=1"
@@ -349,9 +349,7 @@ OTHER_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "html": "txt",
         "subrip": "srt",
         "sub": "srt",
-        "sbv": "srt",
-        "ass": "srt",
-        "ssa": "srt",
+        "ssa": "ass",
         "webvtt": "vtt",
         "dfxp": "ttml",
         "xml": "ttml",
@@ -369,7 +367,7 @@ _PATHS: Final = "leave it out: transcribe takes a path or samples"
 _WORDS: Final = "leave it out: transcribe(..., word_timestamps=True) gives words with times"
 _SPEAKERS: Final = "leave it out: transcribe(..., diarize=True) gives words and segments a speaker"
 _DROP_IN: Final = "use whisperbatch.compat.faster_whisper, which has it"
-_WRITTEN: Final = 'use whisperbatch.write(transcript, "talk.srt")'
+_WRITTEN: Final = 'use transcript.save("talk.srt")'
 _NO_WINDOWS: Final = "leave it out: transcribe makes features and decodes them"
 
 PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -402,7 +400,7 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "format_timestamp": _WRITTEN,
         "LANGUAGES": "use whisperbatch.text.LANGUAGES",
         "tokenizer": "use whisperbatch.text.LANGUAGES for the languages of Whisper",
-        "utils": "use whisperbatch.write to write files",
+        "utils": 'use transcript.save("talk.srt") to write a file',
         "transcribe_file": "use whisperbatch.transcribe",
         "transcribe_batch": "use whisperbatch.transcribe_many",
     }

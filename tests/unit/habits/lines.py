@@ -82,7 +82,7 @@ COMMAND_LINES: Final = {
     "transcribe audio.wav --format SRT -o out": RUNS,
     "transcribe audio.wav --format .srt -o out": RUNS,
     "transcribe audio.wav --format docx -o out": "use txt",
-    "transcribe audio.wav --format sbv -o out": "use srt",
+    "transcribe audio.wav --format sbv -o out": RUNS,
     "transcribe audio.wav --format md -o out": "use txt",
 }
 
@@ -132,7 +132,7 @@ PYTHON_LINES: Final = {
     "import whisperbatch as whisper; whisper.DecodingOptions()": "use whisperbatch.Options",
     "import whisperbatch as whisper; whisper.decode(None, None, None)": "makes features",
     "import whisperbatch as whisper; assert whisper.available_models()[0] == 'base'": RUNS,
-    "from whisperbatch.utils import get_writer": "use whisperbatch.write",
+    "from whisperbatch.utils import get_writer": "use transcript.save",
     "from whisperbatch.tokenizer import LANGUAGES": "use whisperbatch.text.LANGUAGES",
     "import whisperbatch as wb; wb.load('base', device='cpu', download_root='/data')": "HF_HOME",
     "import whisperbatch as wb; wb.load('base', in_memory=True)": "leave it out",
@@ -237,9 +237,7 @@ PYTHON_LINES: Final = {
     "wb.transcribe(np.zeros(16000, dtype=np.int16))": RUNS,
     "import whisperbatch as wb; import numpy as np; "
     "wb.transcribe(np.zeros((2, 16000), dtype=np.float32))": "choose a channel",
-    "import whisperbatch as wb; wb.write(wb.Transcript((), 'en', 1.0, 1.0, 'a.wav'), 'x.ass')": (
-        "use srt"
-    ),
+    "import whisperbatch as wb; wb.write(wb.Transcript((), 'en', 1.0, 1.0, ''), 'x.ass')": RUNS,
     # results
     f"{RESULT}r['text']": RUNS,
     f"{RESULT}r['segments'][0]['start']": RUNS,
@@ -259,11 +257,8 @@ PYTHON_LINES: Final = {
     "import whisperbatch as wb; wb.__version__": RUNS,
     "import whisperbatch as wb; wb.transcribe('audio.wav', progress=True)": RUNS,
     f"{TENSOR}wb.transcribe(Tensor())": RUNS,
-}
-
-LATER_PYTHON_LINES: Final = {
+    # positional arguments
     "import whisperbatch as wb; wb.transcribe('audio.wav', 'base')": RUNS,
     "import whisperbatch as whisperx; model = whisperx.load('base', 'cpu', compute_type='int8'); "
     "audio = whisperx.load_audio('audio.wav')": "takes a path or samples",
 }
-"""Lines whose features are made elsewhere at the same time."""

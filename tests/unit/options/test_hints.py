@@ -93,7 +93,7 @@ def test_the_options_of_each_advice_exist(*, command_line: bool) -> None:
             own = {"format", "output_dir", "quiet", "verbose"}
             assert flags <= OPTIONS | LAYOUT | own, advice
         else:
-            assert name not in LAYOUT or "SubtitleOptions" in plain
+            assert name not in LAYOUT or "transcript.save" in plain
     assert set(OTHER_FORMATS.values()) <= {*FORMATS}
 
 
