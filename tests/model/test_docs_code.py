@@ -8,7 +8,7 @@ import sys
 import wave
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
+from shutil import copyfile, copytree, which
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -17,8 +17,10 @@ from openai import OpenAI
 
 import whisperbatch as wb
 from benchmarks import recordings
+from tests.model.command_line import run_here
 from tests.model.server import running
 from whisperbatch.diarization import open_diarizer
+from whisperbatch.diarization.networks import networks_state
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,9 +29,6 @@ SLOW = (
     "choose-what-is-read.md-2",
     "choose-what-is-read.md-4",
     "choose-what-is-read.md-5",
-    "first-transcript.md-2",
-    "first-transcript.md-3",
-    "first-transcript.md-4",
     "gpu.md-1",
     "languages.md-2",
     "languages.md-3",
@@ -95,7 +94,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with wave.open(str(directory / "call.wav"), "wb") as call:
         call.setparams((2, 2, recordings.SAMPLING_RATE, 0, "NONE", ""))
         call.writeframes(np.stack((speech.samples[:length], other.samples[:length]), 1).tobytes())
+    copyfile(ROOT / "whisperbatch/doctor/clip.opus", directory / "talk.opus")
+    for name in ("calls/1.wav", "talks/1.wav"):
+        (directory / name).parent.mkdir()
+        copyfile(directory / "call.wav", directory / name)
     return directory
+
+
+TRANSCRIPTIONS = sorted(
+    {
+        command
+        for page in PAGES
+        for command in re.findall(r"^whisperbatch transcribe .*$", page.read_text(), re.MULTILINE)
+        if command.split()[2] in ("talk.mp3", "talk.opus", "talks", "calls")
+    }
+)
+"""Commands whose recordings are in `folder`."""
+
+
+@pytest.mark.usefixtures("kept_models")
+@pytest.mark.parametrize("command", TRANSCRIPTIONS)
+def test_command_transcribes(command: str, folder: Path, tmp_path: Path) -> None:
+    if "--diarize" in command and "channel" not in command:
+        try:
+            open_diarizer()
+        except wb.MissingExtraError as error:
+            pytest.skip(str(error))
+    copytree(folder, tmp_path, dirs_exist_ok=True)
+    before = set(tmp_path.rglob("*"))
+    done = run_here(*shlex.split(command)[1:], cwd=tmp_path)
+    assert "failed" not in done.stderr
+    formats = re.search(r"--format (\S+)", command)
+    written = {path.suffix[1:] for path in set(tmp_path.rglob("*")) - before}
+    assert written.issuperset(formats[1].split(",") if formats else ())
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +171,27 @@ def test_block_runs(
     exec(compile(block, "<docs>", "exec"), names)  # noqa: S102 - our own pages
     if isinstance(client := names.get("client"), OpenAI):
         client.close()
+
+
+@pytest.mark.usefixtures("kept_models")
+def test_the_tutorial_prints_what_it_shows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its words are the same on every processor; its times may differ a little."""
+    monkeypatch.chdir(folder)
+    page = (ROOT / "docs/tutorial/first-transcript.md").read_text()
+    shown = re.findall(r"```python\n(.*?)```(?:(?!```).)*```text\n(.*?)```", page, re.DOTALL)
+    shown = [(code, text) for code, text in shown if "print(" in code]
+    assert len(shown) == 5
+    for code, text in shown:
+        if "diarize" in code and networks_state()[0] == "missing":
+            continue
+        exec(compile(code, "<tutorial>", "exec"), {"__name__": "__main__"})  # noqa: S102 - our own page
+        printed = capsys.readouterr().out
+        assert re.findall(r"[a-zA-Z_]+", printed) == re.findall(r"[a-zA-Z_]+", text)
+        numbers = [float(number) for number in re.findall(r"\d+\.\d", printed)]
+        expected = [float(number) for number in re.findall(r"\d+\.\d", text)]
+        assert numbers == pytest.approx(expected, abs=0.11)
 
 
 @pytest.mark.skipif(not which("curl"), reason="curl is not installed")
