@@ -4,16 +4,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([^)#:]+\.md)")
 
 
 def navigation(index: str) -> list[dict[str, Any]]:
     """Return the first page, and the pages of each section of the index."""
-    _, *parts = SECTION.split(index)
-    sections = zip(parts[::2], parts[1::2], strict=True)
-    pages = [{title: list(dict.fromkeys(PAGE.findall(text)))} for title, text in sections]
-    return [{"Start": "index.md"}, *pages]
+    sections = [part for part in parts(index, 2) if isinstance(part, dict)]
+    return [{"Start": "index.md"}, *sections]
+
+
+def parts(text: str, level: int) -> list[Any]:
+    """Return the pages that a text links to; those below a heading of the level are its part."""
+    before, *found = re.split(rf"^{'#' * level} (.+)$", text, flags=re.MULTILINE)
+    pages = list(dict.fromkeys(PAGE.findall(before)))
+    titled = zip(found[::2], found[1::2], strict=True)
+    return [*pages, *({title: parts(below, level + 1)} for title, below in titled)]
 
 
 def on_config(config: Any) -> Any:  # noqa: ANN401 - mkdocs is not there when types are checked

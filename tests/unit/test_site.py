@@ -11,9 +11,27 @@ import pytest
 from mkdocs_nav import navigation
 
 ROOT = Path(__file__).parents[2]
-INDEX = (
-    "# A\n\n[x](a/x.md)\n\n## B\n\n- [y](b/y.md#z), [y](b/y.md)\n- [w](https://b/w.md)\n\n## C\n"
-)
+INDEX = """# A
+
+[x](a/x.md)
+
+## B
+
+- [y](b/y.md#z), [y](b/y.md)
+- [w](https://b/w.md)
+
+## C
+
+[v](v.md)
+
+### D
+
+- [u](u.md)
+
+### E
+
+## F
+"""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +48,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_navigation_is_that_of_the_index() -> None:
-    assert navigation(INDEX) == [{"Start": "index.md"}, {"B": ["b/y.md"]}, {"C": []}]
+    assert navigation(INDEX) == [
+        {"Start": "index.md"},
+        {"B": ["b/y.md"]},
+        {"C": ["v.md", {"D": ["u.md"]}, {"E": []}]},
+        {"F": []},
+    ]
 
 
 def test_the_index_has_the_four_parts() -> None:
