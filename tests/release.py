@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> int:
     environment = DIST / "alone" / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     python = environment / "bin" / "python"
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
-    subprocess.run([*pip, f"{wheel}[test]"], check=True)
+    pip = ("-m", "pip", "--disable-pip-version-check", "-q", "install")
+    subprocess.run([python, *pip, f"{wheel}[test]"], check=True)
     (installed,) = environment.glob("lib/python3.*/site-packages/whisperbatch")
     shutil.rmtree(unpacked / "whisperbatch")
     shutil.copytree(installed, unpacked / "whisperbatch")
