@@ -193,7 +193,10 @@ def print_marked(recording: recordings.Recording, texts: dict[str, str]) -> None
         end = start + len(scoring.words(" ".join(spoken)))
         console.print(f"\n[bold]{description}[/], {end - start} words")
         for name, all_marks in marks.items():
-            print_sentence(name, excerpt(m for m in all_marks if start <= m.place < end))
+            print_sentence(
+                name.ljust(max(map(len, marks))),
+                excerpt(m for m in all_marks if start <= m.place < end),
+            )
         start = end
 
 
