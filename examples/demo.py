@@ -127,7 +127,7 @@ def show_hour(asr: wb.Transcriber, directory: Path) -> None:
             if number < FIRST_SENTENCES:
                 print_sentence(f"{seconds:4.1f} s", Text(segment.text))
             status.update(f"{where}, after {seconds:.0f} s")
-            if seconds > HOUR_FOR:
+            if seconds > HOUR_FOR and number >= FIRST_SENTENCES:
                 break
     console.print(f"{first} Stopped after {seconds:.0f} s: {where}.")
 
