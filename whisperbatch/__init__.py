@@ -1,5 +1,6 @@
 """Batched transcription of long recordings with Whisper: streamed, in bounded memory."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -134,7 +135,31 @@ def __getattr__(name: str) -> object:
             value: object = getattr(import_module(f"whisperbatch.{module}"), name)
             globals()[name] = value
             return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    advice = _advice_on(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice and f'; {advice}'}")
+
+
+def _advice_on(name: str) -> str:
+    if name.startswith("_"):
+        return ""
+    return str(import_module("whisperbatch.options.hints").PACKAGE_NAMES.get(name, ""))
+
+
+class _OtherNames:
+    """The last finder of modules: explains `from whisperbatch import WhisperModel`.
+
+    Python discards the message of `__getattr__` there, and looks for a module of this name.
+    """
+
+    @staticmethod
+    def find_spec(module: str, _path: object = None, _target: object = None) -> None:
+        """Raise an ImportError for a name of another program."""
+        package, _, name = module.rpartition(".")
+        if package == __name__ and (advice := _advice_on(name)):
+            raise ImportError(f"whisperbatch has no {name}; {advice}", name=module)
+
+
+sys.meta_path.append(_OtherNames)
 
 
 def __dir__() -> list[str]:

@@ -34,6 +34,7 @@ from whisperbatch.options import (
     Options,
     SpeakerKind,
     checks,
+    explaining,
     for_detection,
     hint_for,
     plain,
@@ -345,6 +346,10 @@ def diarize(
         sampling_rate=sampling_rate,
     )
     return diarization_of(source, options)
+
+
+# whisperx.diarize is a module with this class
+diarize.DiarizationPipeline = explaining("DiarizationPipeline")  # type: ignore[attr-defined]
 
 
 @with_parameters(*OPTION_PARAMETERS)

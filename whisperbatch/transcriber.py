@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import nullcontext
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, overload
 
 from typing_extensions import Self, Unpack
 
@@ -14,6 +14,7 @@ from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
+    MODEL_NAMES,
     OPTION_PARAMETERS,
     DetectionKeywords,
     OptionKeywords,
@@ -369,6 +370,19 @@ class Transcriber:
         self._closed = True
         self._submissions.close()
         self._engine.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Explain the attributes of models of other programs."""
+            advice = MODEL_NAMES.get(name)
+            raise AttributeError(
+                f"a Transcriber has no attribute {name!r}{f'; {advice}' if advice else ''}"
+            )
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            """Explain what to write in place of `pipe("talk.mp3")`."""
+            raise TypeError('a Transcriber is not callable; use transcribe("talk.mp3")')
 
     def __enter__(self) -> Self:
         return self

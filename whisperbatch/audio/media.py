@@ -291,7 +291,9 @@ class MediaDecoder:
             check_separate(self._name, channels)
             self._shape = (channels,)
         if options.channel == "right" and channels < 2:  # noqa: PLR2004 - the second channel
-            raise OptionError(f"channel='right': {self._name} has one channel; leave channel out")
+            raise OptionError(
+                f"`channel='right'`: {self._name} has one channel; leave `channel` out"
+            )
         return first
 
     def _note_gap(self, placed: Placed) -> None:

@@ -169,7 +169,7 @@ class AudioReader:
             block = block[skipped:]
             check_finite(block, self.name, self.position)
             if limit is not None and self.position + len(block) > to_samples(limit):
-                raise AudioError(f"is longer than max_duration={limit:g} s", source=self.name)
+                raise AudioError(f"is longer than `max_duration={limit:g}` s", source=self.name)
             self.position += len(block)
             yield block
 
@@ -309,7 +309,7 @@ def _open_media(name: str, source: object, options: Options, span: Span) -> Audi
     file = file_of(name, source)
     if options.sampling_rate is not None:
         raise OptionError(
-            f"sampling_rate is only for arrays, and {name} states its own rate; leave it out"
+            f"`sampling_rate` is only for arrays, and {name} states its own rate; leave it out"
         )
     notices = Notices(name)
     choose = track_chooser(name, file, options, notices)
@@ -334,12 +334,12 @@ def _opened(reader: AudioReader, options: Options) -> AudioReader:
         value, opened = getattr(options, name), getattr(reader.options, name)
         if value not in (checks.default(Options, name), opened):
             raise OptionError(
-                f"{name}={value!r}: {reader.name} is open with {name}={opened!r}; "
-                f"give {name} to open_audio"
+                f"`{name}={value!r}`: {reader.name} is open with `{name}={opened!r}`; "
+                f"give `{name}` to open_audio"
             )
     if options.separates_channels and not reader.options.separates_channels:
         raise OptionError(
-            f"speaker='channel': {reader.name} is open with mixed channels; give it to open_audio"
+            f"`speaker='channel'`: {reader.name} is open with mixed channels; give it to open_audio"
         )
     return reader
 

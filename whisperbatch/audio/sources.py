@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, cast
@@ -52,10 +52,22 @@ def file_of(name: str, source: object) -> str | FileObject:
         return FileObject(name, io.BytesIO(data))
     if callable(getattr(source, "read", None)):
         return FileObject(name, source)
-    raise AudioError(
-        f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
-        "an Audio, or a float32 or int16 array"
-    )
+    raise AudioError(f"{type(source).__name__} is not a recording; {_instead_of(source)}")
+
+
+def _instead_of(source: object) -> str:
+    """Return what to give instead of a value that is no recording."""
+    if isinstance(source, list | tuple):
+        return "for several recordings call transcribe_many"
+    if isinstance(source, Mapping) and "sampling_rate" in source:
+        samples = "array" if "array" in source else "raw"
+        return (
+            f"give whisperbatch.Audio(item[{samples!r}].astype(numpy.float32), "
+            "item['sampling_rate'])"
+        )
+    if hasattr(type(source), "transcribe"):
+        return 'call its method: model.transcribe("talk.mp3")'
+    return "give a path, bytes, an open binary file, an Audio, or a float32 or int16 array"
 
 
 def _path(source: str | PathLike[str]) -> object:
@@ -144,14 +156,14 @@ def check_array(audio: Audio, options: Options, name: str) -> None:
     checks.integer("sampling_rate", rate, minimum=MIN_SAMPLING_RATE, maximum=MAX_SAMPLING_RATE)
     if options.sampling_rate not in (None, rate):
         raise OptionError(
-            f"sampling_rate={options.sampling_rate} contradicts the Audio, which states {rate}; "
+            f"`sampling_rate={options.sampling_rate}` contradicts the Audio, which states {rate}; "
             "leave the option out"
         )
     if options.track:
-        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
+        raise OptionError(f"`track={options.track}`: an array has only track 0; leave `track` out")
     if options.channel == "right":
         raise OptionError(
-            "channel='right': an array has one channel; give the right channel itself, such as "
+            "`channel='right'`: an array has one channel; give the right channel itself, such as "
             "samples[:, 1]"
         )
     if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):

@@ -359,7 +359,7 @@ class Track:
         if self.number >= len(tracks):
             names = listed(self.all_tracks)
             raise AudioError(
-                f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
+                f"`track={number}` does not exist: the file has {len(tracks)} audio track(s), "
                 f"counted from 0{names and f' ({names})'}",
                 source=self._name,
             )

@@ -25,6 +25,7 @@ from whisperbatch.cli import flags
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
+from whisperbatch.cli.messages import message_of, usage_message
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
     configure_logging,
@@ -50,7 +51,7 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES, hint_for
+from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SETTINGS: Final = setting_parameters()
@@ -213,32 +214,15 @@ def run() -> NoReturn:
         raise
     except WhisperBatchError as error:
         _exit_with(
-            str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
+            message_of(error),
+            next((status for kind, status in STATUSES if isinstance(error, kind)), 1),
         )
     except USAGE_ERROR as error:
-        _exit_with(_usage_message(error), 2)
+        _exit_with(usage_message(error, command.commands.values()), 2)
     except OSError as error:  # a closed terminal or a full disk
         _exit_with(f"the output cannot be written: {reason_of(error)}", 5)
     except Exception as error:  # noqa: BLE001 - users never see a traceback by default
         _exit_with(str(as_error(error, None)), INTERNAL_STATUS)
-
-
-def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export its type
-    """Return the message of a usage error. For an unknown flag the message ends with a hint.
-
-    Typer suggests flags with similar letters: --beam-size for --diarize.
-    """
-    name = getattr(error, "option_name", "")
-    if not (name.startswith("--") and hasattr(error, "possibilities")):
-        return str(error.format_message())
-    known = {
-        spelling[2:].replace("-", "_")
-        for parameter in error.ctx.command.params
-        for spelling in (*parameter.opts, *parameter.secondary_opts)
-        if spelling.startswith("--")
-    }
-    hint = hint_for(name, known, flags.flag_of)
-    return f"{error.message}; {hint or f'{error.ctx.command_path} --help lists all options'}"
 
 
 def _exit_with(message: str, status: int) -> NoReturn:

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
 
 import typer
@@ -22,16 +23,24 @@ from typer.core import TyperCommand
 
 from whisperbatch import load, options
 from whisperbatch.engines.settings import EngineName
+from whisperbatch.errors import OptionError
 from whisperbatch.options import (
+    SHORT_FLAGS,
     TRUTH_VALUES,
     accepts_none,
+    as_text,
     documented_fields,
     documented_sections,
+    hint_for,
     metavar_of,
     parse_text,
+    same_option,
+    spell_in_python,
+    spell_options,
     with_parameters,
     without_none,
 )
+from whisperbatch.text import shown
 from whisperbatch.writers import SubtitleOptions, TableOptions
 
 T = TypeVar("T")
@@ -51,13 +60,6 @@ PANELS: Final = {
 }
 """The sections in the docstring of `Options`, with their headings on the help page."""
 
-ALIASES: Final = {
-    "--logprob-threshold": "--log-prob-threshold",
-    "--output-format": "--format",
-    "--threads": "--intra-threads",
-}
-"""Names of other Whisper command lines, and the names of the same flags here."""
-
 FLAG_NAMES: Final = {
     *(
         field.name
@@ -65,6 +67,7 @@ FLAG_NAMES: Final = {
         for field in fields(cls)
     ),
     *inspect.signature(load).parameters,
+    "plot",
 }
 """Names in docstrings that become flags in help texts."""
 
@@ -189,7 +192,8 @@ def parser_of(annotation: object) -> Callable[[str], Any]:
             value = parse_text(annotation, text)
         except ValueError as error:
             form = metavar_of(without_none(annotation))
-            raise typer.BadParameter(f"{text!r} is not of the form {form}") from error
+            form = {"N": "a whole number", "X": "a number"}.get(form, f"of the form {form}")
+            raise typer.BadParameter(f"{shown(text)} is not {form}") from error
         return NONE if value is None else value
 
     return parse
@@ -284,11 +288,15 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
     """Return the arguments with the spellings of other Whisper command lines replaced.
 
     `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and
-    with False `--no-word-timestamps`. Arguments after `--` stay unchanged.
+    with False `--no-word-timestamps`; `-l` and `--lang` become `--language`. Arguments after `--`
+    stay unchanged.
 
     Args:
         arguments: of the command line.
         has_negative: the boolean flags, and whether each has a `--no-` form.
+
+    Raises:
+        OptionError: a short flag has another meaning here; the message says what to use.
     """
     result: list[str] = []
     for number, argument in enumerate(arguments):
@@ -300,10 +308,14 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
             value = argument.lower()
         elif argument.startswith("--"):
             spelling, equals, value = argument.partition("=")
-            name = spelling.replace("_", "-")
-            name = ALIASES.get(name, name)
+            keyword = spelling[2:].replace("-", "_")
+            name = flag_of(same_option(keyword) or keyword)
             rewritten = f"{name}{equals}{value}"
             value = value.lower()
+        elif argument in SHORT_FLAGS:
+            rewritten = name = _long_flag(argument)
+        elif result and result[-1] in ("-f", "--format"):
+            _check_is_format(argument)
         if name not in has_negative or value not in TRUTH_VALUES:
             result.append(rewritten)
         elif TRUTH_VALUES[value]:
@@ -311,6 +323,27 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
         elif has_negative[name]:
             result.append(f"--no-{name[2:]}")
     return result
+
+
+def _long_flag(short: str) -> str:
+    """Return the flag with the meaning of a short flag of whisper.cpp.
+
+    Raises:
+        OptionError: there is no such flag.
+    """
+    if option := same_option(short):
+        return flag_of(option)
+    hint = hint_for(SHORT_FLAGS[short], (), as_flag, command_line=True)
+    raise OptionError(f"No such option: {short}; {hint}")
+
+
+def _check_is_format(text: str) -> None:
+    """Refuse the name of a recording in place of a format: "-f talk.wav" is of whisper.cpp."""
+    if Path(text).suffix or "/" in text:
+        raise OptionError(
+            f"--format {shown(text)} names no format; give a recording without a flag: "
+            f"whisperbatch transcribe talk.mp3 --format srt"
+        )
 
 
 def find_switches(commands: Iterable[Any]) -> dict[str, bool]:
@@ -343,21 +376,25 @@ def _as_sentence(description: str, name: str) -> str:
     the flag, also as a value. Sentences about Python are left out.
     """
     text = PYTHON_SENTENCE.sub("", description)
-    text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, text)
+    text = spell_options(text, as_flag)
     text = re.sub(r"\bNone\b", '"none"', text)
     text = re.sub(r"\bFalse\b", f"--no-{flag_of(name)[2:]}", text)
     text = text[:1].upper() + text[1:]
     return text.replace("`", "").replace("[", "(").replace("]", ")")
 
 
-def _as_flag(match: re.Match[str]) -> str:
-    """Return a name, or a name and value, as a flag; other names stay unchanged."""
-    name, value = match.groups()
+def as_flag(name: str, value: str | None) -> str:
+    """Return an option as it is written on the command line: "--beam-size 1", "--no-vad".
+
+    Args:
+        name: of the option; a name that is no flag stays unchanged.
+        value: as Python writes it; None for the name alone.
+    """
     if name not in FLAG_NAMES:
-        return match[0]
+        return spell_in_python(name, value)
     if value in ("True", "False"):
         return flag_of(name) if value == "True" else f"--no-{flag_of(name)[2:]}"
-    return f"{flag_of(name)} {value}" if value else flag_of(name)
+    return flag_of(name) if value is None else f"{flag_of(name)} {as_text(value)}"
 
 
 class ListedCommand(TyperCommand):

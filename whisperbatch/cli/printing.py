@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from typing_extensions import Self
 
+from whisperbatch.cli.messages import message_of
 from whisperbatch.errors import WhisperBatchError, WriteError
 from whisperbatch.text import escape_controls
 from whisperbatch.types import Segment
@@ -68,7 +69,7 @@ def reason_of(error: OSError) -> str:
 
 def print_error(error: WhisperBatchError) -> None:
     """Print the error of a recording to standard error, on one line."""
-    print_note(f"failed: {error}")
+    print_note(f"failed: {message_of(error)}")
 
 
 def print_note(line: str) -> None:

@@ -58,6 +58,7 @@ from whisperbatch.writers import (
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    check_format,
     make_folder,
     write,
 )
@@ -340,7 +341,7 @@ def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
         given.setdefault("word_timestamps", True)
     options = resolve(None, **given)
     if needs_words and not options.word_timestamps:
-        raise OptionError(f"{needs_words[0]} has no effect without word_timestamps")
+        raise OptionError(f"`{needs_words[0]}` has no effect without `word_timestamps`")
     return options
 
 
@@ -349,14 +350,16 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     if arguments.plot:
         check_plot(arguments.plot)
     names = (
-        [name.strip().lower() for name in arguments.formats.split(",")] if arguments.formats else []
+        [name.strip().lower().removeprefix(".") for name in arguments.formats.split(",")]
+        if arguments.formats
+        else []
     )
     diarize = bool(arguments.options.get("diarize"))
     if names == ["all"]:
         return tuple(name for name in FORMATS if diarize or name not in SPEAKER_FORMATS)
     for name in names:
         if name not in FORMATS:
-            raise OptionError(f"--format {name or '(empty)'} is none of {', '.join(FORMATS)}, all")
+            check_format(name, f"--format {name or '(empty)'}")
         if name in SPEAKER_FORMATS and not diarize:
             raise OptionError(f"--format {name} needs speakers; add --diarize")
     if not names and arguments.output_dir and not arguments.plot:

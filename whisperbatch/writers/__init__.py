@@ -18,7 +18,7 @@ from typing import Final
 
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.files import make_folder, write_atomically, write_through
-from whisperbatch.options import checks, plain
+from whisperbatch.options import OTHER_FORMATS, checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import subtitles, tables
@@ -167,8 +167,8 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
     segments = transcript.segments
     if segments and layout.needs_words and not any(segment.words for segment in segments):
         raise OptionError(
-            f"{layout.needs_words[0]} has no effect without words; "
-            "transcribe with word_timestamps=True"
+            f"`{layout.needs_words[0]}` has no effect without words; "
+            "transcribe with `word_timestamps=True`"
         )
 
 
@@ -181,6 +181,12 @@ def check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `w
     name = plain(format)
     if type(name) is str and name in FORMATS:
         return
-    near = difflib.get_close_matches(shown(name).strip("'").lower(), FORMATS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the formats are {', '.join(FORMATS)}"
+    text = shown(name).strip("'").lower()
+    near = difflib.get_close_matches(text, FORMATS, n=1)
+    if text in OTHER_FORMATS:
+        hint = f"use {OTHER_FORMATS[text]}"
+    elif near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"the formats are {', '.join(FORMATS)}"
     raise OptionError(f"{subject} is not a format; {hint}")

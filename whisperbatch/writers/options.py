@@ -88,7 +88,7 @@ class SubtitleOptions(_FormatOptions):
         checks.boolean("highlight_words", self.highlight_words)
         if (self.max_line_width, self.max_words_per_line) == (None, None) and self.max_line_count:
             checks.without_effect(
-                self, ("max_line_count",), "without max_line_width or max_words_per_line"
+                self, ("max_line_count",), "without `max_line_width` or `max_words_per_line`"
             )
 
     @property

@@ -100,8 +100,8 @@ class TorchEngine:
         self._device = torch.device("cpu" if kind == "cpu" else f"cuda:{settings.device_index}")
         if settings.compile and kind == "cpu":
             raise OptionError(
-                "compile=True needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
-                "leave out compile"
+                "`compile=True` needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
+                "leave out `compile`"
             )
         self._dtype = choose_dtype(settings.compute_type, self._device)
         if kind == "cpu" and self._dtype == torch.float32:
@@ -279,13 +279,13 @@ def check_draft_model(model: ModelInfo, draft_model: ModelInfo, directory: Path)
     same_tokens = model.tokenizer.get_vocab() == draft_model.tokenizer.get_vocab()
     if model.vocabulary_size != draft_model.vocabulary_size or not same_tokens:
         raise OptionError(
-            f"draft_model={str(directory)!r}: its vocabulary of {draft_model.vocabulary_size} "
+            f"`draft_model={str(directory)!r}`: its vocabulary of {draft_model.vocabulary_size} "
             f"tokens differs from the model's of {model.vocabulary_size}; "
             "give a model with the same vocabulary"
         )
     if model.n_mels != draft_model.n_mels:
         raise OptionError(
-            f"draft_model={str(directory)!r}: it needs {draft_model.n_mels} mel bands, the model "
+            f"`draft_model={str(directory)!r}`: it needs {draft_model.n_mels} mel bands, the model "
             f"{model.n_mels}; give a model with the same number"
         )
 
