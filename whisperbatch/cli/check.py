@@ -83,4 +83,5 @@ def _print(name: str, violations: Sequence[Violation]) -> None:
         print_result(f"{prefix}{violation}")
     counts = Counter(violation.rule for violation in violations)
     summary = ", ".join(f"{count} {rule}" for rule, count in counts.most_common())
-    print_note(f"{prefix}{len(violations)} violations{f': {summary}' if summary else ''}")
+    noun = "violation" if len(violations) == 1 else "violations"
+    print_note(f"{prefix}{len(violations)} {noun}{f': {summary}' if summary else ''}")

@@ -155,7 +155,7 @@ class EndpointHandler:
         Raises:
             OptionError: a key or parameter is unknown or wrong, or `inputs` is not base64.
             AudioError: the recording cannot be read.
-            MissingExtraError: the request finds speakers, without the extra `diarization`.
+            MissingExtraError: the request finds speakers, without the weights of the diarizer.
             EngineError: the engine failed.
         """
         if not isinstance(data, Mapping):

@@ -273,8 +273,8 @@ class Options:
         Who speaks:
 
         diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`, except with `speaker="channel"` and with
-            `num_speakers=1`.
+            `diarization`. Needs the weights of its networks, except with `speaker="channel"` and
+            with `num_speakers=1`.
         speaker: "voice" finds the speakers by their voices. "channel": each channel of the
             recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
             channel. A recording with one channel, or a `channel` other than "mix", is refused. Only
@@ -290,7 +290,7 @@ class Options:
             recording gets this name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a
             recording is a path, the bytes of a media file, an open binary file, or samples. Refused
             without `diarize` and with `speaker="channel"`.
-        diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
+        diarizer: finds the speakers. "builtin" is the diarizer of this package. "senko"
             and "pyannote" use these packages, which need PyTorch (the extras `senko` and
             `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
             for the built-in diarizer, or a pipeline of pyannote.audio. In Python, also an object

@@ -140,13 +140,13 @@ class _Passage:
         spans = self.times.spans if self.times.by_word else ()
         return [span for span in spans if span.first < self.cue.stop and span.stop > self.cue.first]
 
-    def speech(self, time: tuple[int, int], *, overlap: bool) -> Speech:
-        """Return what the cue says, with its times in milliseconds."""
+    def speech(self, time: tuple[int, int], least: int, *, overlap: bool) -> Speech:
+        """Return what the cue says, with its times and its least duration in milliseconds."""
         texts = [self.label, *(self.text[first:stop] for first, stop in self.cue.lines)]
         width = sum(map(width_of, texts))
         count = sum(len(text.split()) for text in texts)
         speaker = speaker_name(self.segment) if overlap else ""
-        return Speech(*time, width, count, speaker, self.rules)
+        return Speech(*time, width, count, speaker, self.rules, least)
 
 
 def cues(
@@ -179,7 +179,10 @@ def cues(
     counts = [len(p.words) or 1 if options.highlight_words else 1 for p in passages]
     times = _rounded_times(passages, counts, step, overlap=overlap)
     if timed:
-        spoken = [p.speech(time, overlap=overlap) for p, time in zip(passages, times, strict=True)]
+        spoken = [
+            passage.speech(time, count * step, overlap=overlap)
+            for passage, time, count in zip(passages, times, counts, strict=True)
+        ]
         times = shown_times(spoken, step, milliseconds(transcript.duration))
     return [_cue(passage, *time, step) for passage, time in zip(passages, times, strict=True)]
 

@@ -202,11 +202,13 @@ class _Layout:
 
     def cue_cost(self, first: int, stop: int) -> float:
         """Return the cost of a cue: its width, the breaks of its lines, and the break after it."""
-        width = self._indent(first) + self._text.width(first, stop)
-        share = width / self._width / (self._limits.lines or math.inf)
         units = self._text.units
+        after = CUE_BREAK * units[stop - 1].break_cost
+        if self._limits.lines is None:
+            return after
+        share = (self._indent(first) + self._text.width(first, stop)) / self._width
         inside = sum(units[end - 1].break_cost for _, end in self._divided(first, stop)[:-1])
-        return share**2 + CUE_BREAK * units[stop - 1].break_cost + LINE_BREAKS * inside
+        return (share / self._limits.lines) ** 2 + after + LINE_BREAKS * inside
 
     def _indent(self, first: int) -> int:
         return self._limits.indent if first else self._limits.first_indent
@@ -222,19 +224,33 @@ class _Layout:
 
     def _divide(self, cue_first: int, cue_stop: int) -> Sequence[tuple[int, int]]:
         """Return the lines of a cue, as ranges of units."""
-        indent = self._indent(cue_first)
-        units = self._text.units
-
-        def end(first: int) -> int:
-            return self._ends[indent if first == cue_first else 0][first]
+        ends, indent = self._ends, self._indent(cue_first)
+        first_end = ends[indent][cue_first]
+        if first_end >= cue_stop:
+            return [(cue_first, cue_stop)]
+        inner = ends[0]
 
         def cost(first: int, stop: int) -> float:
-            columns = self._text.width(first, stop) + (indent if first == cue_first else 0)
-            is_sentence = stop == cue_stop or not units[stop - 1].break_cost
-            orphan = 0.0 if stop - first > 1 or (is_sentence and first == cue_first) else ORPHAN
-            return (columns / self._width) ** 2 + units[stop - 1].break_cost + orphan
+            return self._line_cost(first, stop, indent if first == cue_first else 0, cue_stop)
+
+        middles = [n for n in range(cue_first + 1, first_end + 1) if inner[n] >= cue_stop]
+        if middles:  # two lines, as in most cues
+            middle = min(middles, key=lambda n: cost(cue_first, n) + cost(n, cue_stop))
+            return [(cue_first, middle), (middle, cue_stop)]
+
+        def end(first: int) -> int:
+            return first_end if first == cue_first else inner[first]
 
         return _divide(cue_first, cue_stop, end, cost)
+
+    def _line_cost(self, first: int, stop: int, indent: int, cue_stop: int) -> float:
+        """Return the cost of a line, which is part of a cue with several lines."""
+        break_cost = self._text.units[stop - 1].break_cost
+        orphan = 0.0
+        if stop - first == 1 and (break_cost or stop == cue_stop):
+            orphan = ORPHAN
+        share = (indent + self._text.width(first, stop)) / self._width
+        return share**2 + break_cost + orphan
 
 
 def _line_ends(text: MeasuredText, limits: Limits, indent: int = 0) -> list[int]:

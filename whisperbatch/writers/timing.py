@@ -31,6 +31,7 @@ class Speech:
         words: number of its words.
         speaker: its speaker; empty if cues of all speakers follow each other.
         rules: for its language.
+        least: the time that it is shown at least, also before a cue that follows at once.
     """
 
     start: int
@@ -39,6 +40,7 @@ class Speech:
     words: int
     speaker: str
     rules: Rules
+    least: int = 0
 
 
 def shown_times(spoken: Sequence[Speech], step: int, last: int) -> list[tuple[int, int]]:
@@ -80,6 +82,7 @@ class _Cue:
         self.start, self.end = speech.start, speech.end
         self._step = step
         rules = speech.rules
+        self._least = max(speech.least, step)
         self._gap = self._up(rules.gap)
         self.pause = self._up(rules.min_pause)
         self.sync = self._up(rules.sync)
@@ -107,10 +110,10 @@ class _Cue:
             longest = self.start + self._up(rules.max_duration)
         end = int(min(end, longest))
         if following is not None:
-            latest = max(following - self._gap, self.start + self._step)
+            latest = max(following - self._gap, self.start + self._least)
             if following - end < self.pause:
                 end = latest if latest <= longest else int(min(longest, following - self.pause))
-        self.end = max(end, self.start + self._step)
+        self.end = max(end, self.start + self._least)
 
     def borrow(self, before: "_Cue | None", after: "_Cue | None") -> None:
         """Lengthen a cue that is too short: start it before its speech, and the next cue later."""

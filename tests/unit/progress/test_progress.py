@@ -210,3 +210,8 @@ def test_true_is_bars_and_false_is_nothing() -> None:
     assert isinstance(shown_by(progress=True), Bars)
     assert shown_by(progress=False) is None
     assert shown_by(print) is print
+
+
+def test_a_plan_refuses_progress_by_name(tmp_path: Path) -> None:
+    with pytest.raises(wb.OptionError, match="progress is not an option"):
+        wb.jobs.plan(["a.wav"], tmp_path / "plan", model="base", progress=True)  # type: ignore[call-arg]

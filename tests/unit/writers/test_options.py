@@ -186,7 +186,7 @@ def test_the_format_may_be_given(tmp_path: Path) -> None:
         ),
         ("a.mp3", None, "the suffix of .*a.mp3' is not a format"),
         ("a.srt", "SRT", "format='SRT' is not a format; did you mean 'srt'?"),
-        ("a.srt", "webvtt", "did you mean 'vtt'?"),
+        ("a.srt", "webvtt", "use vtt"),
         ("a.srt", 3, "format=3 is not a format"),
     ],
 )

