@@ -322,19 +322,19 @@ def test_a_recording_that_cannot_be_read_again_keeps_its_place() -> None:
 
 
 def test_recordings_with_wrong_lengths_do_not_stop_short_ones() -> None:
-    sound = noise(300)
+    sound = noise(1200)
     with places(4, 1) as asr:
-        wrong = [asr.submit(sound, length=1.0, batch_size=1, **OPTIONS) for _ in range(6)]
-        wait_until(lambda: asr.submitted.long_waiting >= 3)
+        wrong = [asr.submit(sound, length=1.0, batch_size=1, **OPTIONS) for _ in range(12)]
+        wait_until(lambda: asr.submitted.long_waiting >= 4)
         assert asr.submit(noise(5), **OPTIONS).result(30).segments
         end_all(wrong)
 
 
 def test_short_recordings_leave_long_ones_their_places() -> None:
-    sound = noise(5)
+    sound, long_sound = noise(5), noise(300)
     with places(3, 1) as asr:
-        short = [asr.submit(sound, length=5.0, batch_size=1, **OPTIONS) for _ in range(60)]
-        long = asr.submit(noise(300), batch_size=1, **OPTIONS)
+        short = [asr.submit(sound, length=5.0, batch_size=1, **OPTIONS) for _ in range(100)]
+        long = asr.submit(long_sound, batch_size=1, **OPTIONS)
         next(iter(long))
         assert not all(handle.done for handle in short)
         end_all([long, *short])

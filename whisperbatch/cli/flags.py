@@ -13,21 +13,19 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 from typer.core import TyperCommand
 
 from whisperbatch import load, options
+from whisperbatch.cli.help import UNGROUPED, Flag, print_page
 from whisperbatch.engines.settings import EngineName
 from whisperbatch.errors import OptionError
+from whisperbatch.models import available_models
 from whisperbatch.options import (
     SHORT_FLAGS,
     TRUTH_VALUES,
-    accepts_none,
     as_text,
     documented_fields,
     documented_sections,
@@ -40,8 +38,8 @@ from whisperbatch.options import (
     with_parameters,
     without_none,
 )
-from whisperbatch.text import shown
-from whisperbatch.writers import SubtitleOptions, TableOptions
+from whisperbatch.text import LANGUAGES, shown
+from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 T = TypeVar("T")
 
@@ -87,15 +85,33 @@ HELP_TEXTS: Final = {
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 
-MAX_WIDTH: Final = 100  # columns of a help page: longer lines are hard to read
-UNGROUPED: Final = "Options"  # heading of the flags without a group
+MESSAGES: Final = "Pictures and messages"  # heading of flags
+WHOLE_PAGE: Final = "whisperbatch.whole_page"  # key of a context: whether --help was given
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    """Return the formats that complete a list such as "srt,v"."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in (*FORMATS, "all") if name.startswith(last)]
+
+
+def complete_languages(incomplete: str) -> list[str]:
+    """Return the codes of languages that begin so."""
+    return [code for code in LANGUAGES if code.startswith(incomplete)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Return the names of models that begin so."""
+    return [name for name in available_models() if name.startswith(incomplete)]
+
 
 DEFAULT_MODEL: Final[str] = inspect.signature(load).parameters["model"].default
 Model = Annotated[
     str,
     typer.Option(
-        "--model",
-        "-m",
+        *("--model", "-m"),
+        metavar="NAME",
+        autocompletion=complete_models,
         help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
     ),
 ]
@@ -109,11 +125,19 @@ Inputs = Annotated[
 ]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", help="Commit, branch or tag of the model on the Hugging Face hub."),
+    typer.Option(
+        "--revision",
+        metavar="NAME",
+        help="Commit, branch or tag of the model on the Hugging Face hub.",
+    ),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
+    typer.Option(
+        *("--verbose", "-v"),
+        help="Print the choices that whisperbatch makes, and why.",
+        rich_help_panel=MESSAGES,
+    ),
 ]
 
 
@@ -163,18 +187,19 @@ def make_flag(
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
     settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
     value_type = without_none(annotation)
+    typer_type: Any = str
+    if name == "language":
+        settings["autocompletion"] = complete_languages
     if value_type is bool:
         spelling = f"{spelling}/--no-{spelling[2:]}"
-        typer_type: Any = bool
-    elif get_origin(value_type) is Literal or (
-        value_type in (int, float) and default is not None and not accepts_none(annotation)
-    ):
+        typer_type = bool
+    elif get_origin(value_type) is Literal:
         typer_type = value_type
+        settings["metavar"] = "|".join(map(str, get_args(value_type)))
     else:
-        typer_type = str
+        settings["metavar"] = metavar_of(value_type)
         if value_type is not str:
             settings["parser"] = parser_of(annotation)
-            settings["metavar"] = metavar_of(value_type)
     option = typer.Option(spelling, show_default=False, **settings)
     return inspect.Parameter(
         name,
@@ -398,24 +423,37 @@ def as_flag(name: str, value: str | None) -> str:
 
 
 class ListedCommand(TyperCommand):
-    """A command whose help page lists each flag above its description.
+    """A command with a page of `cli.help`: the short one with -h, the complete one with --help."""
 
-    Typer's own table cuts names off when the terminal is narrow.
-    """
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as in Typer
+        """See the base class; note which page is wanted."""
+        ctx.meta[WHOLE_PAGE] = "--help" in args
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as in Typer
-        """Print the usage, the description, and the flags of each group."""
-        console = Console(highlight=False)
-        console.width = min(console.width, MAX_WIDTH)
-        console.print(escape(self.get_usage(ctx)))
-        console.print(f"\n{escape(self.help or '')}")
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
-                panel = getattr(parameter, "rich_help_panel", None) or UNGROUPED
-                groups.setdefault(str(panel), []).append(record)
-        for panel, records in groups.items():
-            console.print(f"\n[bold]{panel}[/bold]")
-            for names, description in records:
-                console.print(f"  [cyan]{escape(names)}[/cyan]")
-                console.print(Padding(escape(description), (0, 0, 0, 6)))
+        """Print the page."""
+        inputs = [
+            f"{parameter.metavar}{'...' if parameter.nargs < 0 else ''}"
+            for parameter in self.params
+            if parameter.param_type_name == "argument"
+        ]
+        print_page(
+            " ".join((ctx.command_path, *inputs, "[OPTIONS]")),
+            f"\n{self.help or ''}",
+            page_flags(self, ctx),
+            brief=not ctx.meta.get(WHOLE_PAGE),
+        )
+        raise typer.Exit
+
+
+def page_flags(command: Any, ctx: Any) -> list[Flag]:  # noqa: ANN401 - types that Typer does not export
+    """Return the arguments and flags of a command for a help page, without -h and --help."""
+    shown: list[Flag] = []
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None or parameter.name == "help":
+            continue
+        names = record[0] if parameter.param_type_name == "option" else parameter.metavar
+        group = getattr(parameter, "rich_help_panel", None) or UNGROUPED
+        shown.append(Flag(parameter.name, str(names), record[1], str(group)))
+    return shown

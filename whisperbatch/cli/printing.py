@@ -38,8 +38,18 @@ def print_result(line: str) -> None:
         BrokenPipeError: the reader of the output has ended.
         WriteError: standard output is closed, or its disk is full.
     """
+    print_text(f"{escape_controls(line)}\n")
+
+
+def print_text(text: str) -> None:
+    """Print a text to standard output as it is, without delay.
+
+    Raises:
+        BrokenPipeError: see `print_result`.
+        WriteError: see `print_result`.
+    """
     try:
-        sys.stdout.write(f"{escape_controls(line)}\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -55,11 +65,6 @@ def print_segment(segment: Segment) -> None:
         WriteError: see `print_result`.
     """
     print_result(f"{speaker_prefix(segment)}{one_line(segment.text)}")
-
-
-def is_output_closed() -> bool:
-    """Return whether the parent process has closed standard output."""
-    return sys.__stdout__ is None
 
 
 def reason_of(error: OSError) -> str:
@@ -142,6 +147,22 @@ class _ProgressHandler(logging.Handler):
 
 
 @contextmanager
+def shown_progress(show_status: Callable[[str], None]) -> Iterator[None]:
+    """Show the progress messages of the log: of an engine that compiles, and of a download.
+
+    Args:
+        show_status: shows a text in place of the previous text.
+    """
+    log = logging.getLogger("whisperbatch")
+    handler = _ProgressHandler(show_status)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+@contextmanager
 def loading_status(model: str, show_status: Callable[[str], None]) -> Iterator[None]:
     """Show that a model is loading, and the progress messages of its engine.
 
@@ -149,14 +170,11 @@ def loading_status(model: str, show_status: Callable[[str], None]) -> Iterator[N
         model: its name.
         show_status: shows a text in place of the previous text; "" removes the text.
     """
-    log = logging.getLogger("whisperbatch")
-    handler = _ProgressHandler(show_status)
-    log.addHandler(handler)
     show_status(f"loading model {model} ...")
     try:
-        yield
+        with shown_progress(show_status):
+            yield
     finally:
-        log.removeHandler(handler)
         show_status("")
 
 

@@ -65,7 +65,7 @@ class EndpointSettings:
             try:
                 wb.Options(diarize=True, diarizer=diarizer)
             except wb.OptionError as error:
-                raise wb.OptionError(f"DIARIZATION_MODEL: {error}") from error
+                raise wb.OptionError(f"DIARIZATION_MODEL: {error.marked}") from error
         return cls(
             asr_model=variables.get("ASR_MODEL") or None,
             model_directory=variables.get("HF_MODEL_DIR") or None,

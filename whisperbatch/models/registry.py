@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -28,6 +29,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.progress import downloading
 from whisperbatch.text.messages import check_revision, shown
 
 __all__ = ["available_models", "find_model"]
@@ -69,6 +71,7 @@ SAME_MODELS: Final[Mapping[str, str]] = MappingProxyType(
 """Repository of transformers weights -> name of the same model in CTranslate2's format."""
 
 MAX_PATH: Final = 4096  # characters of a directory
+HUB_TIMEOUT: Final = 10.0  # seconds for the size of a download
 
 HUB_FILES: Final = (
     "config.json",
@@ -301,7 +304,11 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     except Exception as error:
         hide_secrets(error)
         raise ModelError(f"model {name}: Hugging Face cache: {first_line(error)}") from error
-    log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
+    log.info(
+        "model %s: downloading %s%s from the Hugging Face hub",
+        *(name, repository, _size_on_hub(repository, revision, transformers=transformers)),
+        extra={"progress": True},
+    )
     try:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
@@ -320,12 +327,38 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
     import huggingface_hub  # noqa: PLC0415
 
     given: dict[str, Any] = {} if revision is None else {"revision": revision}
-    patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
-    return Path(
-        huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local, **given
+    with downloading(repository, local=local) as bar:
+        return Path(
+            huggingface_hub.snapshot_download(
+                repository,
+                allow_patterns=_patterns(transformers=transformers),
+                local_files_only=local,
+                **given,
+                **bar,
+            )
         )
-    )
+
+
+def _patterns(*, transformers: bool) -> list[str]:
+    return [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
+
+
+def _size_on_hub(repository: str, revision: str | None, *, transformers: bool) -> str:
+    """Return the size of a download, as " (484 MB)"; empty if the hub does not state it."""
+    import huggingface_hub  # noqa: PLC0415
+
+    try:
+        found = huggingface_hub.HfApi().model_info(
+            repository, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
+        )
+    except Exception:  # noqa: BLE001 - the download reports the error
+        return ""
+    sizes = [
+        file.size or 0
+        for file in found.siblings or ()
+        if any(fnmatch(file.rfilename, each) for each in _patterns(transformers=transformers))
+    ]
+    return f" ({sum(sizes) / 1e6:,.0f} MB)" if any(sizes) else ""
 
 
 def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:

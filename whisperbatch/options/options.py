@@ -34,7 +34,7 @@ from whisperbatch.options.values import (
     without_none,
 )
 from whisperbatch.text.language_names import given_language
-from whisperbatch.text.messages import shown
+from whisperbatch.text.messages import short_repr, shown
 
 DEFAULT_BATCH_SIZE: Final = 8
 """The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
@@ -379,6 +379,8 @@ class Options:
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
     max_duration: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, Options)
         self._convert_other_forms()
@@ -606,6 +608,8 @@ class SearchOptions:
     suppress_tokens: tuple[int, ...] = Options.suppress_tokens
     max_initial_timestamp: float = Options.max_initial_timestamp
     max_new_tokens: int | None = Options.max_new_tokens
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         convert_fields(self, SearchOptions)

@@ -54,6 +54,7 @@ from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.files import new_file, sha256
 from whisperbatch.models.files import first_line
 from whisperbatch.models.packages import default_cache, package_folder
+from whisperbatch.progress import downloading
 from whisperbatch.runtimes.machine import sums_bytes_exactly
 from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
@@ -240,9 +241,10 @@ def _find_on_hub(repository: str) -> NetworkFiles:
     patterns = [pattern for names in PATTERNS.values() for pattern in names]
 
     def snapshot(*, local: bool) -> NetworkFiles:
-        folder: Any = huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local
-        )
+        with downloading(repository, local=local) as bar:
+            folder: Any = huggingface_hub.snapshot_download(
+                repository, allow_patterns=patterns, local_files_only=local, **bar
+            )
         return _find_in_folder(Path(folder))
 
     with suppress(Exception):  # not in the cache, or incomplete there
