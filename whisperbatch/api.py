@@ -41,7 +41,7 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import check_many
+from whisperbatch.pipeline_run import check_many
 from whisperbatch.progress import ProgressOption, ShowProgress, shown_by, shows_downloads
 from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, Transcripts, collect

@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from whisperbatch.apart import call_apart
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.pipeline import PipelineRun, Result
+from whisperbatch.pipeline_run import PipelineRun, Result
 from whisperbatch.progress import Meter, ShowProgress
 from whisperbatch.recording import End, RecordingState
 from whisperbatch.text import brief_name, description

@@ -35,7 +35,7 @@ from typing_extensions import Self
 from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
-from whisperbatch.pipeline import PipelineRun
+from whisperbatch.pipeline_run import PipelineRun
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.text import brief, description

@@ -24,7 +24,7 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import PipelineRun, check_many, detect_language
+from whisperbatch.pipeline_run import PipelineRun, check_many, detect_language
 from whisperbatch.progress import ProgressOption, ShowProgress, shown_by, shows_downloads
 from whisperbatch.protocols import Engine, EngineTraits
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler

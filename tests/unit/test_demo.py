@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typing_extensions import Self
 
+import whisperbatch as wb
+from benchmarks import speech
 from examples import demo
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "console", demo.Console(color_system=None))
+    monkeypatch.setattr(demo, "console", Console(color_system=None))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_a_missing_file_is_refused_before_a_model_is_loaded(
 ) -> None:
     for function in ("run", "Popen"):
         monkeypatch.setattr(subprocess, function, lambda *_, **__: pytest.fail("a program started"))
-    monkeypatch.setattr(demo.wb, "load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(wb, "load", lambda *_: pytest.fail("a model was loaded"))
     assert demo.main([__file__, "missing.mp3"]) == 1
     assert capsys.readouterr() == ("", "demo: missing.mp3: there is no such file\n")
 
@@ -72,14 +75,14 @@ def test_speech_that_cannot_be_fetched_skips_its_part(
             """Nothing is open."""
 
     def fail(*_: object) -> None:
-        raise demo.speech.SpeechError("apt-get is not installed")
+        raise speech.SpeechError("apt-get is not installed")
 
-    monkeypatch.setattr(demo.wb, "load", lambda _: Model())
+    monkeypatch.setattr(wb, "load", lambda _: Model())
     shown: list[object] = []
     monkeypatch.setattr(demo, "show_call", shown.append)
     for part in ("show_hour", "show_languages", "compare"):
         monkeypatch.setattr(demo, part, fail)
-    monkeypatch.setattr(demo, "console", demo.Console(color_system=None, width=100))
+    monkeypatch.setattr(demo, "console", Console(color_system=None, width=100))
     assert demo.main([]) == 0
     assert len(shown) == 1
     assert capsys.readouterr().out.count("Skipped: apt-get is not installed\n") == 3

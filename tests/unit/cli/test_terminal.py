@@ -31,6 +31,7 @@ class Display:
 
     def __init__(self, columns: int, rows: int = 24) -> None:
         self._out = io.StringIO()
+        self._read = 0
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self._screen)
         self.now = 0.0
@@ -45,9 +46,9 @@ class Display:
 
     def rows(self) -> list[str]:
         """The rows on the screen, without empty rows at the end."""
-        self._stream.feed(self._out.getvalue().replace("\n", "\r\n"))
-        self._out.truncate(0)
-        self._out.seek(0)
+        written = self._out.getvalue()  # a thread of Rich may write at any time
+        self._stream.feed(written[self._read :].replace("\n", "\r\n"))
+        self._read = len(written)
         # pyte has an empty cell after each wide character
         rows = [row.rstrip() for row in self._screen.display]
         while rows and not rows[-1]:

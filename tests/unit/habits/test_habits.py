@@ -47,7 +47,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(loading, "_load_ctranslate2", load_ctranslate2)
     monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
     use_fake_diarizer(monkeypatch)
-    monkeypatch.delattr(wb, "pipeline", raising=False)
     monkeypatch.chdir(tmp_path)
     for name in ("audio.wav", "a.wav"):
         write_noise(tmp_path / name, seconds=4.0)
