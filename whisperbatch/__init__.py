@@ -1,10 +1,11 @@
 """Batched transcription of long recordings with Whisper: streamed, in bounded memory."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whisperbatch import jobs
+    from whisperbatch import jobs, writers
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
+    from whisperbatch.progress import Progress
     from whisperbatch.streams import SegmentStream
     from whisperbatch.submissions import Submission
     from whisperbatch.transcriber import Transcriber
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
         Word,
     )
     from whisperbatch.writers import SubtitleOptions, TableOptions, write
+
+__version__: str
 
 __all__ = [
     "Audio",
@@ -72,6 +76,7 @@ __all__ = [
     "OpenVinoSettings",
     "OptionError",
     "Options",
+    "Progress",
     "Segment",
     "SegmentStream",
     "Submission",
@@ -95,6 +100,7 @@ __all__ = [
     "transcribe",
     "transcribe_many",
     "write",
+    "writers",
 ]
 
 # before onnxruntime and others are imported
@@ -110,6 +116,7 @@ _MODULES = {
     ),
     "models.registry": "available_models",
     "options": "Options",
+    "progress": "Progress",
     "streams": "SegmentStream",
     "submissions": "Submission",
     "transcriber": "Transcriber",
@@ -127,14 +134,40 @@ def __getattr__(name: str) -> object:
 
     The name is then an attribute of the package, so Python calls this function once for each name.
     """
-    if name == "jobs":
-        return import_module("whisperbatch.jobs")
+    if name in ("jobs", "writers"):
+        return import_module(f"whisperbatch.{name}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("whisperbatch")
     for module, names in _MODULES.items():
         if name in names.split():
             value: object = getattr(import_module(f"whisperbatch.{module}"), name)
             globals()[name] = value
             return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    advice = _advice_on(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice and f'; {advice}'}")
+
+
+def _advice_on(name: str) -> str:
+    if name.startswith("_"):
+        return ""
+    return str(import_module("whisperbatch.options.hints").PACKAGE_NAMES.get(name, ""))
+
+
+class _OtherNames:
+    """The last finder of modules: explains `from whisperbatch import WhisperModel`.
+
+    Python discards the message of `__getattr__` there, and looks for a module of this name.
+    """
+
+    @staticmethod
+    def find_spec(module: str, _path: object = None, _target: object = None) -> None:
+        """Raise an ImportError for a name of another program."""
+        package, _, name = module.rpartition(".")
+        if package == __name__ and (advice := _advice_on(name)):
+            raise ImportError(f"whisperbatch has no {name}; {advice}", name=module)
+
+
+sys.meta_path.append(_OtherNames)
 
 
 def __dir__() -> list[str]:

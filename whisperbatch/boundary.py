@@ -62,7 +62,7 @@ def as_error(error: Exception, source: str | None) -> WhisperBatchError:
     result: WhisperBatchError
     if isinstance(error, MemoryError):
         result = EngineError(
-            f"{place}there is not enough memory; use a smaller batch_size or a smaller model"
+            f"{place}there is not enough memory; use a smaller `batch_size` or a smaller model"
         )
     else:
         report = (

@@ -10,11 +10,14 @@
     ├── InternalError                   an unexpected exception: a bug in whisperbatch
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
 
-Each message is one line: the problem, its place, and its solution.
+Each message is one line: the problem, its place, and its solution. A message is written for Python
+and marks options with backticks, as docstrings do: "`beam_size` has no effect". The text of the
+error has no backticks; `spelled` writes the options as another place does: "--beam-size".
 """
 
 import re
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar
 
 from whisperbatch.addresses import without_secrets
 
@@ -34,6 +37,13 @@ __all__ = [
 _UNSAFE: Final = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that control terminals, reorder the text around them, or cannot be encoded."""
 
+Spelling: TypeAlias = Callable[[str, str | None], str]
+"""Writes an option from its name, and its value as a literal of Python (None: the name alone)."""
+
+_OPTION: Final = re.compile(r"`([A-Za-z_]\w*)(?:=([^`]*))?([:\[][^`]*)?`")
+"""An option in a message, alone, with a value in Python's spelling, or with the part that is meant:
+`vad`, `vad=False`, `clip_timestamps[0]`."""
+
 
 class WhisperBatchError(Exception):
     """The root of the tree: catch this class to catch every error of whisperbatch.
@@ -45,13 +55,42 @@ class WhisperBatchError(Exception):
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
             recording.
+        marked: the message with options between backticks.
     """
 
     source: str | None = None
 
     def __init__(self, message: object = "") -> None:
         line = " ".join(without_secrets(str(message)).splitlines())
-        super().__init__(_UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line))
+        self.marked = _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line)
+        super().__init__(self.spelled(spell_in_python))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that the message names, in their order."""
+        return tuple(match[1] for match in _OPTION.finditer(self.marked))
+
+    def spelled(self, spell: Spelling) -> str:
+        """Return the message with its options as a command line or a form writes them.
+
+        Args:
+            spell: writes an option from its name, and its value as a literal of Python; None for
+                the name alone.
+
+        Returns:
+            The message, on one line.
+        """
+        return spell_options(self.marked, spell)
+
+
+def spell_in_python(name: str, value: str | None) -> str:
+    """Return an option as a keyword: "vad", "vad=False"."""
+    return name if value is None else f"{name}={value}"
+
+
+def spell_options(text: str, spell: Spelling) -> str:
+    """Return a text whose options are marked with backticks, with the options as `spell` does."""
+    return _OPTION.sub(lambda match: spell(match[1], match[2]) + (match[3] or ""), text)
 
 
 class OptionError(WhisperBatchError, ValueError):
@@ -108,5 +147,5 @@ def of_recording(error: _Error, source: str) -> _Error:
         source = without_secrets(source, whole=True)
         error.source = source
         if source not in str(error):
-            WhisperBatchError.__init__(error, f"{source}: {error}")
+            WhisperBatchError.__init__(error, f"{source}: {error.marked}")
     return error

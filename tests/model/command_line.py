@@ -85,20 +85,27 @@ def run_here(*arguments: str, cwd: Path, status: int = 0) -> subprocess.Complete
 
 
 class TerminalCommand:
-    """A command on a terminal of 100 columns and 30 lines, with the content of the screen.
+    """A command on a terminal of 30 lines, with the content of the screen.
 
     Args:
         arguments: of the command.
         cwd: its working directory.
         output: the file of its standard output; None for the terminal.
+        columns: of the terminal.
     """
 
-    def __init__(self, arguments: Iterable[str], cwd: Path, output: BinaryIO | None = None) -> None:
-        self.screen = pyte.Screen(100, 30)
+    def __init__(
+        self,
+        arguments: Iterable[str],
+        cwd: Path,
+        output: BinaryIO | None = None,
+        columns: int = 100,
+    ) -> None:
+        self.screen = pyte.Screen(columns, 30)
         self._stream = pyte.ByteStream(self.screen)
         controller, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
         self.process = subprocess.Popen(
             command(*arguments),
             cwd=cwd,

@@ -73,10 +73,15 @@ def test_only_text_goes_to_a_pipe(media: Path) -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_a_recording_may_come_from_standard_input(media: Path) -> None:
+def test_a_recording_may_come_from_standard_input_and_its_subtitles_may_go_to_standard_output(
+    media: Path, tmp_path: Path
+) -> None:
     data = (media / "talk.mp3").read_bytes()
-    piped = run("transcribe", "-", *FAST, cwd=media, data=data)
+    piped = run("-", "-f", "srt", "-o", "-", *FAST, cwd=tmp_path, data=data)
+    assert piped.stdout.startswith("1\n00:00:00,")
     assert "caller number" in piped.stdout
+    assert piped.stderr == ""
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("kept_models")
@@ -116,7 +121,7 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
             2,
             "No such option: --beam-sise; did you mean --beam-size?",
         ),
-        ("transcribe talk.mp3 --diarize --min-speakers 4 --max-speakers 2", 2, "min_speakers=4"),
+        ("transcribe talk.mp3 --diarize --min-speakers 4 --max-speakers 2", 2, "--min-speakers 4"),
         pytest.param(
             "transcribe talk.mp3 --vad-filter", 2, "--vad-filter; use --vad", marks=pytest.mark.slow
         ),
@@ -126,24 +131,34 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
             "transcribe --help lists all options",
             marks=pytest.mark.slow,
         ),
-        ("transcribe talk.mp3 --beam-size 0", 2, "beam_size=0 is out of range"),
+        ("transcribe talk.mp3 --beam-size 0", 2, "--beam-size 0 is out of range"),
         pytest.param(
             "transcribe talk.mp3 --beam-size many", 2, "--beam-size", marks=pytest.mark.slow
         ),
         ("transcribe talk.mp3 --temperature hot", 2, "'hot' is not of the form"),
         pytest.param(
-            "transcribe talk.mp3 --format doc", 2, "doc is none of txt", marks=pytest.mark.slow
+            "transcribe talk.mp3 --format doc",
+            2,
+            "doc is not a format; the formats are txt",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "transcribe talk.mp3 --plot gif",
             2,
-            "plot='gif' is none of png, html",
+            "--plot gif is none of png, html",
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "transcribe talk.mp3 --max-line-width 20", 2, "max_line_width", marks=pytest.mark.slow
+            "transcribe talk.mp3 --max-line-width 20",
+            2,
+            "--max-line-width has",
+            marks=pytest.mark.slow,
         ),
-        ("transcribe talk.mp3 -f srt --highlight-words --no-word-timestamps", 2, "highlight_words"),
+        (
+            "transcribe talk.mp3 -f srt --highlight-words --no-word-timestamps",
+            2,
+            "--highlight-words",
+        ),
         ("transcribe talk.mp3 --model larg", 3, "did you mean large"),
         ("transcribe talk.mp3 -f srt -o talk.mp3/texts", 5, "talk.mp3/texts"),
         ("transcribe talk.mp3 --resume", 2, "--resume has no effect"),
@@ -160,7 +175,8 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
             marks=pytest.mark.slow,
         ),
         pytest.param("models --fetch nothing", 3, "nothing", marks=pytest.mark.slow),
-        ("sing", 2, "No such command"),
+        ("sing", 2, "No such command or file: 'sing'"),
+        ("talk.mp3 -o talk.docx", 2, "docx is none of txt"),
     ],
 )
 def test_an_error_prints_one_line(arguments: str, status: int, message: str, media: Path) -> None:
@@ -177,11 +193,10 @@ def test_an_error_ends_the_program_with_its_status(media: Path) -> None:
 
 def test_the_help_page_shows_what_a_new_user_needs(media: Path) -> None:
     page = run_here(cwd=media).stdout
-    assert page == run_here("--help", cwd=media).stdout
-    assert len(page.splitlines()) <= 30
-    for text in ("transcribe talk.mp3", "--format srt", "detect-language", "models", "info"):
+    assert page == run_here("-h", cwd=media).stdout
+    for text in ("whisperbatch talk.mp3", "-o talk.srt", "detect-language", "models", "info"):
         assert text in page
-    page = run_here("transcribe", "--help", cwd=media).stdout
+    page = run_here("--help", cwd=media).stdout
     for text in ("--model", "--language-detection-segments", "--no-hallucination-filter"):
         assert text in page
 
@@ -342,11 +357,23 @@ def test_a_terminal_shows_text_the_status_and_a_bar_that_is_removed(media: Path)
     text = running.wait_for(lambda text: "of 0:20" in text and "loading model" in text)
     assert "talk.mp3" in text
     assert running.end() == 0
-    assert "0:16  Please enter the number you wish to call." in running.text()
+    lines = running.text().splitlines()
+    assert "    0:16  Please enter the number you wish to call." in lines
+    assert any(re.match(r" {10}\S", line) for line in lines), "a long text hangs beside its time"
     assert "of 0:20" not in running.text()
     assert "loading" not in running.text()
     assert "1 transcribed: 0:20 in" in running.text()
     assert not running.screen.cursor.hidden
+
+
+def test_subtitles_go_to_standard_output_of_a_terminal_after_the_bar(media: Path) -> None:
+    running = TerminalCommand(("talk.mp3", "-f", "srt", "-o", "-", *FAST), media, columns=60)
+    assert "talk.mp3" in running.wait_for(lambda text: "0:00 of 0:20" in text)
+    assert running.end() == 0
+    text = running.text()
+    assert text.startswith("1\n00:00:00,")
+    assert "of 0:20" not in text
+    assert text.splitlines()[-1].startswith("1 transcribed: 0:20 in")
 
 
 def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None:
@@ -356,7 +383,7 @@ def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None
     assert "left" in running.wait_for(lambda text: "left" in text)
     assert running.end() == 1
     text = running.text()
-    assert "failed nowhere.mp3: there is no such file" in text
+    assert "failed: nowhere.mp3: there is no such file" in text
     assert f"done b.wav 0:10 en -> {tmp_path}"[:60] in text
     assert "2 transcribed, 1 failed: 0:20 in" in text
 

@@ -8,7 +8,7 @@ import pytest
 
 from whisperbatch.prefetch import map_ordered, prefetch
 
-TIMEOUT = 5.0  # seconds: only a failing test waits so long
+TIMEOUT = 30.0
 
 
 class Source:

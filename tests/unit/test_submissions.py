@@ -273,8 +273,9 @@ def test_short_recordings_do_not_wait_for_many_long_ones(source: Any, tmp_path: 
 
 @pytest.mark.parametrize("source", [lambda: Pipe(wav(6)), lambda: io.BytesIO(b"no media")])
 def test_recordings_of_unknown_length_count_as_long(source: Callable[[], Any]) -> None:
+    sound = noise(600)
     with places(4, 1) as asr:
-        long = [asr.submit(noise(1200), batch_size=1, **OPTIONS) for _ in range(2)]
+        long = [asr.submit(sound, batch_size=1, **OPTIONS) for _ in range(2)]
         unknown = asr.submit(source(), **OPTIONS)
         known = asr.submit(source(), length=6.0, **OPTIONS)
         with suppress(wb.AudioError):
@@ -287,20 +288,20 @@ def test_recordings_of_unknown_length_count_as_long(source: Callable[[], Any]) -
 @pytest.mark.parametrize(
     "source",
     [
-        lambda _: noise(300),
-        lambda _: wav(300),
-        lambda _: io.BytesIO(wav(300)),
+        lambda _: noise(150),
+        lambda _: wav(150),
+        lambda _: io.BytesIO(wav(150)),
         lambda folder: folder / "long.wav",
-        lambda _: DeferredSource(lambda: Pipe(wav(300))),
+        lambda _: DeferredSource(lambda: Pipe(wav(150))),
     ],
     ids=["array", "bytes", "file", "Path", "deferred"],
 )
 def test_a_recording_that_is_longer_than_stated_waits_for_a_place_for_long_ones(
     source: Any, tmp_path: Path
 ) -> None:
-    (tmp_path / "long.wav").write_bytes(wav(300))
+    (tmp_path / "long.wav").write_bytes(wav(150))
     with places(4, 1) as asr:
-        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
+        first = asr.submit(noise(600), batch_size=1, **OPTIONS)
         wrong = asr.submit(source(tmp_path), length=1.0, batch_size=1, **OPTIONS)
         wait_until(lambda: asr.submitted.long_waiting == 1 and wrong.position > 120)
         assert asr.submitted.long_active == 1
@@ -314,24 +315,26 @@ def test_a_recording_that_is_longer_than_stated_waits_for_a_place_for_long_ones(
 
 def test_a_recording_that_cannot_be_read_again_keeps_its_place() -> None:
     with places(4, 1) as asr:
-        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
-        wrong = asr.submit(Pipe(wav(300)), length=1.0, batch_size=1, **OPTIONS)
-        assert wrong.result(30) == asr.transcribe(Pipe(wav(300)), **OPTIONS)
+        first = asr.submit(noise(600), batch_size=1, **OPTIONS)
+        wrong = asr.submit(Pipe(wav(150)), length=1.0, batch_size=1, **OPTIONS)
+        assert wrong.result(30) == asr.transcribe(Pipe(wav(150)), **OPTIONS)
         first.cancel()
 
 
 def test_recordings_with_wrong_lengths_do_not_stop_short_ones() -> None:
+    sound = noise(1200)
     with places(4, 1) as asr:
-        wrong = [asr.submit(noise(1200), length=1.0, batch_size=1, **OPTIONS) for _ in range(12)]
+        wrong = [asr.submit(sound, length=1.0, batch_size=1, **OPTIONS) for _ in range(12)]
         wait_until(lambda: asr.submitted.long_waiting >= 4)
         assert asr.submit(noise(5), **OPTIONS).result(30).segments
         end_all(wrong)
 
 
 def test_short_recordings_leave_long_ones_their_places() -> None:
+    sound, long_sound = noise(5), noise(300)
     with places(3, 1) as asr:
-        short = [asr.submit(noise(5), length=5.0, batch_size=1, **OPTIONS) for _ in range(60)]
-        long = asr.submit(noise(300), batch_size=1, **OPTIONS)
+        short = [asr.submit(sound, length=5.0, batch_size=1, **OPTIONS) for _ in range(100)]
+        long = asr.submit(long_sound, batch_size=1, **OPTIONS)
         next(iter(long))
         assert not all(handle.done for handle in short)
         end_all([long, *short])
@@ -376,9 +379,10 @@ def test_an_ended_handle_is_freed_without_the_garbage_collector() -> None:
 
 
 def test_cancelled_recordings_leave_the_line() -> None:
+    sound = noise(200)
     with places(1, 1) as asr:
-        first = asr.submit(noise(1200), batch_size=1, **OPTIONS)
-        waiting = [asr.submit(noise(200), **OPTIONS) for _ in range(50)]
+        first = asr.submit(sound, batch_size=1, **OPTIONS)
+        waiting = [asr.submit(sound, **OPTIONS) for _ in range(50)]
         end_all(waiting)
         wait_until(lambda: asr.submitted.waiting == 0)
         first.cancel()

@@ -126,7 +126,8 @@ def check_separate(name: str, channels: int) -> None:
     else:
         return
     error = OptionError(
-        f"speaker='channel': {name} has {problem}; leave speaker out, and the voices are compared"
+        f"`speaker='channel'`: {name} has {problem}; leave `speaker` out, and the voices are "
+        "compared"
     )
     raise of_recording(error, name)
 

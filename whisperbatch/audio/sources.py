@@ -2,7 +2,8 @@
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, cast
@@ -52,10 +53,42 @@ def file_of(name: str, source: object) -> str | FileObject:
         return FileObject(name, io.BytesIO(data))
     if callable(getattr(source, "read", None)):
         return FileObject(name, source)
-    raise AudioError(
-        f"{type(source).__name__} is not a recording; give a path, bytes, an open binary file, "
-        "an Audio, or a float32 or int16 array"
-    )
+    raise AudioError(f"{type(source).__name__} is not a recording; {_instead_of(source)}")
+
+
+def _instead_of(source: object) -> str:
+    """Return what to give instead of a value that is no recording."""
+    if isinstance(source, list | tuple):
+        return "for several recordings call transcribe_many"
+    if isinstance(source, Mapping) and "sampling_rate" in source:
+        samples = "array" if "array" in source else "raw"
+        return (
+            f"give whisperbatch.Audio(item[{samples!r}].astype(numpy.float32), "
+            "item['sampling_rate'])"
+        )
+    if hasattr(type(source), "transcribe"):
+        return 'call its method: model.transcribe("talk.mp3")'
+    return "give a path, bytes, an open binary file, an Audio, or a float32 or int16 array"
+
+
+def plain_source(source: object) -> object:
+    """Return the samples of an object with `__array__`, such as a tensor; other sources unchanged.
+
+    Raises:
+        AudioError: the object cannot be converted, for example because it is on a GPU.
+    """
+    if isinstance(source, Audio):
+        samples = cast("npt.NDArray[np.float32]", plain_source(source.samples))
+        return source if samples is source.samples else replace(source, samples=samples)
+    if isinstance(source, np.ndarray) or not hasattr(type(source), "__array__"):
+        return source
+    try:
+        return np.asarray(source)
+    except Exception as error:  # an object of the caller may raise anything
+        kind = f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"
+        raise AudioError(
+            f"{kind} cannot be converted to an array of NumPy: {describe(error)}"
+        ) from error
 
 
 def _path(source: str | PathLike[str]) -> object:
@@ -115,7 +148,7 @@ def check_several(sources: object) -> None:
         OptionError: `sources` is a single recording, or no iterable.
     """
     single_source = (str, *BYTES, PathLike, np.ndarray, Audio)
-    if isinstance(sources, single_source) or hasattr(sources, "read"):
+    if isinstance(sources, single_source) or hasattr(sources, "read") or _has_numbers(sources):
         raise OptionError(
             "sources must be several recordings; for a single recording call transcribe()"
         )
@@ -123,6 +156,12 @@ def check_several(sources: object) -> None:
         raise OptionError(
             f"sources must be an iterable of recordings, not {type(sources).__name__}"
         )
+
+
+def _has_numbers(sources: object) -> bool:
+    """Return whether an object is samples, and not a column of paths, such as one of pandas."""
+    kind = getattr(getattr(sources, "dtype", None), "kind", "f")
+    return hasattr(type(sources), "__array__") and kind in "fiu"
 
 
 MAX_LOUD_SHARE: Final = 0.001  # of the samples beyond MAX_LOUD: more are no clicks
@@ -144,14 +183,14 @@ def check_array(audio: Audio, options: Options, name: str) -> None:
     checks.integer("sampling_rate", rate, minimum=MIN_SAMPLING_RATE, maximum=MAX_SAMPLING_RATE)
     if options.sampling_rate not in (None, rate):
         raise OptionError(
-            f"sampling_rate={options.sampling_rate} contradicts the Audio, which states {rate}; "
+            f"`sampling_rate={options.sampling_rate}` contradicts the Audio, which states {rate}; "
             "leave the option out"
         )
     if options.track:
-        raise OptionError(f"track={options.track}: an array has only track 0; leave track out")
+        raise OptionError(f"`track={options.track}`: an array has only track 0; leave `track` out")
     if options.channel == "right":
         raise OptionError(
-            "channel='right': an array has one channel; give the right channel itself, such as "
+            "`channel='right'`: an array has one channel; give the right channel itself, such as "
             "samples[:, 1]"
         )
     if not isinstance(samples, np.ndarray) or samples.dtype not in (np.float32, np.int16):

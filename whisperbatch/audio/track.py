@@ -47,6 +47,14 @@ KINDS: Final = {
 }
 """FFmpeg's dispositions of tracks that are not the main sound."""
 
+VIDEO_SITES: Final = re.compile(
+    r"https?://(?:[\w-]+\.)*(?:youtube(?:-nocookie)?\.com|youtu\.be|vimeo\.com|dailymotion\.com|dai\.ly"
+    r"|twitch\.tv|tiktok\.com|facebook\.com|fb\.watch|instagram\.com|twitter\.com|x\.com"
+    r"|soundcloud\.com|bilibili\.com|rumble\.com|odysee\.com|ted\.com)(?::\d+)?(?:[/?#]|$)",
+    re.IGNORECASE,
+)
+"""Addresses of pages that show a recording. The recording itself has another address."""
+
 TITLES: Final = re.compile(r"comment|descri(ption|bed|ptive)|narrat|audiodes", re.IGNORECASE)
 
 
@@ -359,7 +367,7 @@ class Track:
         if self.number >= len(tracks):
             names = listed(self.all_tracks)
             raise AudioError(
-                f"track={number} does not exist: the file has {len(tracks)} audio track(s), "
+                f"`track={number}` does not exist: the file has {len(tracks)} audio track(s), "
                 f"counted from 0{names and f' ({names})'}",
                 source=self._name,
             )
@@ -431,6 +439,13 @@ def _open(name: str, file: str | FileObject) -> tuple[InputContainer, str | File
     return _open_container(name, file), file, None
 
 
+def _page_hint(file: str | FileObject) -> str:
+    """Return how to get the recording that a page of a video site shows; empty if it is none."""
+    if not isinstance(file, str) or not VIDEO_SITES.match(file):
+        return ""
+    return "; this is a page, and yt-dlp gets its recording: yt-dlp -o - URL | whisperbatch -"
+
+
 def list_tracks(path: str) -> tuple[TrackInfo, ...]:
     """Return the audio tracks of a file.
 
@@ -462,10 +477,12 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
             was_read = isinstance(file, FileObject) and file.start > 0
             hint = "; if the file was read before, call seek(0) first" if was_read else ""
             raise AudioError(
-                f"is not media that FFmpeg can read, or is cut off at its start{hint}",
+                f"is not media that FFmpeg can read, or is cut off at its start{hint}"
+                f"{_page_hint(file)}",
                 source=name,
             ) from error
-        raise AudioError(f"cannot be opened: {describe(error)}", source=name) from error
+        problem = f"cannot be opened: {describe(error)}{_page_hint(file)}"
+        raise AudioError(problem, source=name) from error
     try:
         if isinstance(file, FileObject):
             file.check()

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib.metadata import version
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -14,7 +16,10 @@ def main() -> None:
     _open_closed_streams()
     for name in ("stdout", "stderr"):
         with suppress(AttributeError):  # a stream that was replaced, for example by a test
-            getattr(sys, name).reconfigure(errors="backslashreplace")
+            _set_encoding(getattr(sys, name))
+    if sys.argv[1:] in (["--version"], ["-V"]):  # needs no extra
+        print(version_line())  # noqa: T201 - the result of the command line
+        sys.exit()
     if sys.argv[1:2] == ["doctor"]:  # this command runs even if a library does not import
         from whisperbatch.cli.doctor import run_doctor  # noqa: PLC0415 - rarely used
 
@@ -33,6 +38,19 @@ def main() -> None:
         sys.exit(4)
     signal.signal(signal.SIGINT, handler)
     run()
+
+
+def version_line() -> str:
+    """Return the program and its version."""
+    return f"whisperbatch {version('whisperbatch')}"
+
+
+def _set_encoding(stream: TextIOWrapper) -> None:
+    """Write UTF-8 to pipes and files on every system, unless PYTHONIOENCODING names an encoding."""
+    if stream.isatty() or os.environ.get("PYTHONIOENCODING"):
+        stream.reconfigure(errors="backslashreplace")
+    else:
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _open_closed_streams() -> None:

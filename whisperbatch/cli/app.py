@@ -14,17 +14,28 @@
 import logging
 import signal
 import sys
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from whisperbatch.boundary import as_error
-from whisperbatch.cli import check, flags
+from whisperbatch.cli import check, flags, version_line
 from whisperbatch.cli.doctor import run_doctor
-from whisperbatch.cli.flags import DEFAULT_MODEL, ListedCommand, Model, Revision
+from whisperbatch.cli.flags import (
+    DEFAULT_MODEL,
+    WHOLE_PAGE,
+    ListedCommand,
+    Model,
+    Revision,
+    page_flags,
+)
+from whisperbatch.cli.help import MAX_WIDTH, MORE, UNGROUPED, Flag, print_page
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
+from whisperbatch.cli.messages import message_of, usage_message
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
     configure_logging,
@@ -33,6 +44,7 @@ from whisperbatch.cli.printing import (
     print_result,
     reason_of,
 )
+from whisperbatch.cli.recordings import looks_like_recording
 from whisperbatch.cli.transcribe import (
     DetectionArguments,
     TranscribeArguments,
@@ -50,7 +62,8 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES, hint_for
+from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES
+from whisperbatch.text import shown
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # UsageError, which Typer does not export
 SETTINGS: Final = setting_parameters()
@@ -75,30 +88,111 @@ SERVER_MODULES: Final = (
     *("pydantic", "starlette"),
 )
 """Modules of the extra `server`."""
-INTRODUCTION: Final = """Transcribe long recordings with Whisper.
-
-\b
-whisperbatch transcribe talk.mp3                print the text
-whisperbatch transcribe talk.mp3 --format srt   write subtitles to talk.srt
-whisperbatch transcribe talks -o texts -f all   a directory; can be resumed
-whisperbatch detect-language talk.mp3           print the spoken language
-whisperbatch plan talks -o talks.plan           share a job: work, join
-whisperbatch doctor                             check this machine
+SERVER_FLAGS: Final = (
+    *("model", "host", "port", "device", "engine", "api_key", "api_keys_file", "tls_cert"),
+    *("max_upload", "max_duration", "max_requests"),
+)
+"""The settings of the server on its short page."""
+EXAMPLES: Final = """\
+  whisperbatch talk.mp3                  print the text
+  whisperbatch talk.mp3 -o talk.srt      write subtitles
+  whisperbatch talks -o texts -f all     transcribe a folder; can be resumed
 """
+DEFAULT_COMMAND: Final = "transcribe"
+
+
+class Program(TyperGroup):
+    """The program: `whisperbatch talk.mp3` is `whisperbatch transcribe talk.mp3`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as in Typer
+        """See the base class; the arguments begin with a command."""
+        ctx.meta[WHOLE_PAGE] = "--help" in args
+        if args and args[0] not in self._own_flags(ctx):
+            args = with_command(args, self.commands, strict=not ctx.resilient_parsing)
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401 - as in Typer
+        """Return the commands and flags that begin so; also the flags of `transcribe`."""
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            command: Any = self.commands[DEFAULT_COMMAND]
+            context = command.make_context(DEFAULT_COMMAND, [], parent=ctx, resilient_parsing=True)
+            found += command.shell_complete(context, incomplete)
+        return found
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as in Typer
+        """Print the page of `transcribe`, with the other commands."""
+        brief = not ctx.meta.get(WHOLE_PAGE)
+        command: Any = self.commands[DEFAULT_COMMAND]
+        shown_flags = page_flags(command, ctx)
+        others = [name for name in self.commands if name != DEFAULT_COMMAND]
+        if brief:
+            ending = (
+                f"Commands: {' '.join(others)}\n{MORE} whisperbatch COMMAND -h explains a command."
+            )
+        else:
+            ending = ""
+            shown_flags += page_flags(self, ctx)
+            shown_flags += [
+                Flag(name, name, self.commands[name].get_short_help_str(MAX_WIDTH), "Commands")
+                for name in self.commands
+            ]
+        usage = f"{ctx.command_path} RECORDING... [OPTIONS]"
+        print_page(usage, EXAMPLES, shown_flags, brief=brief, ending=ending)
+        raise typer.Exit
+
+    def _own_flags(self, ctx: Any) -> set[str]:  # noqa: ANN401 - as in Typer
+        return {name for parameter in self.get_params(ctx) for name in parameter.opts}
+
+
+def with_command(
+    arguments: Sequence[str], commands: Mapping[str, Any], *, strict: bool = True
+) -> list[str]:
+    """Return the arguments with the command first: `transcribe` if they name none.
+
+    The first argument that is no flag, and no value of one, decides. It is a command, or it names a
+    recording. A file with the name of a command needs `transcribe` before it.
+
+    Args:
+        arguments: of the program, at least one.
+        commands: by their names.
+        strict: refuse a word that is neither a command nor looks like a recording.
+
+    Raises:
+        OptionError: such a word is given.
+    """
+    with_values = {
+        name
+        for parameter in commands[DEFAULT_COMMAND].params
+        if not getattr(parameter, "is_flag", False)
+        for name in parameter.opts
+        if name.startswith("-")
+    }
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-") and arguments[place] != "-":
+        if arguments[place] == "--":
+            return [DEFAULT_COMMAND, *arguments]
+        place += 2 if arguments[place] in with_values else 1
+    word = arguments[place] if place < len(arguments) else "-"
+    if word in commands:
+        return [word, *arguments[:place], *arguments[place + 1 :]]
+    if strict and not looks_like_recording(word):
+        near = get_close_matches(word.lower().replace("_", "-"), commands, n=1)
+        hint = f"did you mean {near[0]}?" if near else "whisperbatch -h lists the commands"
+        raise OptionError(f"No such command or file: {shown(word)}; {hint}")
+    return [DEFAULT_COMMAND, *arguments]
 
 
 def _show_version(requested: bool) -> None:
     if requested:
-        print_result(f"whisperbatch {version('whisperbatch')}")
+        print_result(version_line())
         raise typer.Exit
 
 
 app = typer.Typer(
     name="whisperbatch",
-    help=INTRODUCTION,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+    cls=Program,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -120,7 +214,7 @@ def detect_language(arguments: DetectionArguments) -> None:
     raise typer.Exit(detect_languages(arguments))
 
 
-@app.command("models")
+@app.command("models", cls=ListedCommand)
 def models(
     fetch: Annotated[
         str,
@@ -139,7 +233,7 @@ def models(
         show_models(Console())
 
 
-@app.command("info")
+@app.command("info", cls=ListedCommand)
 def info(
     recording: Annotated[
         str,
@@ -168,14 +262,33 @@ def serve(context: typer.Context) -> None:
     """Serve transcriptions over HTTP, with OpenAI's API."""
     configure_logging(verbose=True)
     try:
-        from whisperbatch.server.serve import serve as run_server  # noqa: PLC0415 - an extra
+        from whisperbatch.server.serve import flag_texts  # noqa: PLC0415 - an extra
+        from whisperbatch.server.serve import serve as run_server  # noqa: PLC0415
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in SERVER_MODULES:
             raise
         missing = f"the server needs {error.name}: pip install 'whisperbatch[server]'"
         note = interface_note(error)
         raise MissingExtraError(f"{error}{note}" if note else missing) from error
-    run_server(context.args)
+    if not {"-h", "--help"} & {*context.args}:
+        run_server(context.args)
+        return
+    shown_flags = [
+        Flag(
+            "",
+            f"{flags.flag_of(name)} {value}".strip(),
+            text,
+            UNGROUPED if name in SERVER_FLAGS else "More settings",
+        )
+        for name, (value, text) in flag_texts().items()
+    ]
+    print_page(
+        f"{context.command_path} [OPTIONS]",
+        "\nServe transcriptions over HTTP, with OpenAI's API. A variable can replace each flag: "
+        "WHISPERBATCH_PORT=8080 is --port 8080.",
+        shown_flags,
+        brief="--help" not in context.args,
+    )
 
 
 app.registered_commands += plan_commands.registered_commands + check.app.registered_commands
@@ -186,7 +299,10 @@ def start(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", callback=_show_version, is_eager=True
+            *("--version", "-V"),
+            help="Print the version.",
+            callback=_show_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:
@@ -201,7 +317,7 @@ def run() -> NoReturn:
     try:
         command: Any = typer.main.get_command(app)  # a group, whose type Typer does not export
         switches = flags.find_switches(command.commands.values())
-        arguments = flags.normalize(sys.argv[1:] or ["--help"], switches)
+        arguments = flags.normalize(sys.argv[1:] or ["-h"], switches)
         sys.exit(command(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         exit_now(128 + signal.SIGINT)
@@ -213,32 +329,15 @@ def run() -> NoReturn:
         raise
     except WhisperBatchError as error:
         _exit_with(
-            str(error), next((status for kind, status in STATUSES if isinstance(error, kind)), 1)
+            message_of(error),
+            next((status for kind, status in STATUSES if isinstance(error, kind)), 1),
         )
     except USAGE_ERROR as error:
-        _exit_with(_usage_message(error), 2)
+        _exit_with(usage_message(error, command.commands.values()), 2)
     except OSError as error:  # a closed terminal or a full disk
         _exit_with(f"the output cannot be written: {reason_of(error)}", 5)
     except Exception as error:  # noqa: BLE001 - users never see a traceback by default
         _exit_with(str(as_error(error, None)), INTERNAL_STATUS)
-
-
-def _usage_message(error: Any) -> str:  # noqa: ANN401 - Typer does not export its type
-    """Return the message of a usage error. For an unknown flag the message ends with a hint.
-
-    Typer suggests flags with similar letters: --beam-size for --diarize.
-    """
-    name = getattr(error, "option_name", "")
-    if not (name.startswith("--") and hasattr(error, "possibilities")):
-        return str(error.format_message())
-    known = {
-        spelling[2:].replace("-", "_")
-        for parameter in error.ctx.command.params
-        for spelling in (*parameter.opts, *parameter.secondary_opts)
-        if spelling.startswith("--")
-    }
-    hint = hint_for(name, known, flags.flag_of)
-    return f"{error.message}; {hint or f'{error.ctx.command_path} --help lists all options'}"
 
 
 def _exit_with(message: str, status: int) -> NoReturn:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from whisperbatch.cli.help import Flag, print_page
 from whisperbatch.doctor import (
     TIME_LIMIT,
     Finding,
@@ -22,12 +23,12 @@ from whisperbatch.doctor import (
     to_json,
 )
 
-DESCRIPTION: Final = """Check the installation and this machine, and print how to fix each problem.
-
-A recording with known text is transcribed with each installed engine on each device. Each line is
-ok, a warning (transcription works, but slower or without a part) or a problem. The exit status is 1
-if there is a problem, otherwise 0.
-"""
+DESCRIPTION: Final = (
+    "Check the installation and this machine, and print how to fix each problem.\n\n"
+    "A recording with known text is transcribed with each installed engine on each device. Each "
+    "line is ok, a warning (transcription works, but slower or without a part) or a problem. The "
+    "exit status is 1 if there is a problem, otherwise 0."
+)
 MAX_TIME_LIMIT: Final = 86400  # seconds
 CLEAR_LINE: Final = "\r\033[K"
 
@@ -68,46 +69,65 @@ def _diagnose(flags: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as those of the other commands."""
+    """A parser whose errors and help pages have the form of those of the other commands."""
+
+    def print_help(self, file: object = None) -> None:  # noqa: ARG002 - as in argparse
+        """Print the help page."""
+        shown = [
+            Flag(
+                action.dest,
+                " ".join((", ".join(action.option_strings), _value(action))).strip(),
+                f"{(action.help or '') % {'default': action.default}}.",
+            )
+            for action in self._actions
+            if action.dest != "help"
+        ]
+        print_page(f"{self.prog} [OPTIONS]", f"\n{self.description}", shown, brief=False)
 
     def error(self, message: str) -> NoReturn:
         """Print the error, and exit with status 2."""
         self.exit(2, f"whisperbatch: {message}; {self.prog} --help lists all options\n")
 
 
+def _value(action: argparse.Action) -> str:
+    """Return the form of the value of a flag; empty if it has none."""
+    if action.nargs == 0:
+        return ""
+    return "|".join(action.choices) if action.choices else action.metavar or "NAME"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="whisperbatch doctor",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
         "-m",
         "--model",
         default="",
-        help="a name, a directory of weights, or a Hugging Face repository; without this flag "
+        help="A name, a directory of weights, or a Hugging Face repository; without this flag "
         "base, or another model that needs no download",
     )
     parser.add_argument(
-        "--revision", help="commit, branch or tag of the model on the Hugging Face hub"
+        "--revision", help="Commit, branch or tag of the model on the Hugging Face hub"
     )
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="the devices to check; auto is all devices of this machine",
+        help="The devices to check; auto is all devices of this machine",
     )
     parser.add_argument(
         "--time-limit",
         type=_seconds,
         default=TIME_LIMIT,
         metavar="SECONDS",
-        help="for each check, which includes a download of the model; default %(default)g",
+        help="For each check, which includes a download of the model; default %(default)g",
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as a JSON object")
+    parser.add_argument("--json", action="store_true", help="Print the findings as a JSON object")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also print the messages of libraries"
+        "-v", "--verbose", action="store_true", help="Also print the messages of libraries"
     )
     return parser
 

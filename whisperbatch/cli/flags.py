@@ -12,27 +12,34 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Final, Literal, TypeVar, get_origin
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 from typer.core import TyperCommand
 
 from whisperbatch import load, options
+from whisperbatch.cli.help import UNGROUPED, Flag, print_page
 from whisperbatch.engines.settings import EngineName
+from whisperbatch.errors import OptionError
+from whisperbatch.models import available_models
 from whisperbatch.options import (
+    SHORT_FLAGS,
     TRUTH_VALUES,
-    accepts_none,
+    as_text,
     documented_fields,
     documented_sections,
+    hint_for,
     metavar_of,
     parse_text,
+    same_option,
+    spell_in_python,
+    spell_options,
     with_parameters,
     without_none,
 )
-from whisperbatch.writers import SubtitleOptions, TableOptions
+from whisperbatch.text import LANGUAGES, shown
+from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions
 
 T = TypeVar("T")
 
@@ -51,13 +58,6 @@ PANELS: Final = {
 }
 """The sections in the docstring of `Options`, with their headings on the help page."""
 
-ALIASES: Final = {
-    "--logprob-threshold": "--log-prob-threshold",
-    "--output-format": "--format",
-    "--threads": "--intra-threads",
-}
-"""Names of other Whisper command lines, and the names of the same flags here."""
-
 FLAG_NAMES: Final = {
     *(
         field.name
@@ -65,6 +65,7 @@ FLAG_NAMES: Final = {
         for field in fields(cls)
     ),
     *inspect.signature(load).parameters,
+    "plot",
 }
 """Names in docstrings that become flags in help texts."""
 
@@ -84,15 +85,33 @@ HELP_TEXTS: Final = {
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 
-MAX_WIDTH: Final = 100  # columns of a help page: longer lines are hard to read
-UNGROUPED: Final = "Options"  # heading of the flags without a group
+MESSAGES: Final = "Pictures and messages"  # heading of flags
+WHOLE_PAGE: Final = "whisperbatch.whole_page"  # key of a context: whether --help was given
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    """Return the formats that complete a list such as "srt,v"."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in (*FORMATS, "all") if name.startswith(last)]
+
+
+def complete_languages(incomplete: str) -> list[str]:
+    """Return the codes of languages that begin so."""
+    return [code for code in LANGUAGES if code.startswith(incomplete)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Return the names of models that begin so."""
+    return [name for name in available_models() if name.startswith(incomplete)]
+
 
 DEFAULT_MODEL: Final[str] = inspect.signature(load).parameters["model"].default
 Model = Annotated[
     str,
     typer.Option(
-        "--model",
-        "-m",
+        *("--model", "-m"),
+        metavar="NAME",
+        autocompletion=complete_models,
         help="A name, a directory of CTranslate2 weights, or a Hugging Face repository.",
     ),
 ]
@@ -106,11 +125,19 @@ Inputs = Annotated[
 ]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", help="Commit, branch or tag of the model on the Hugging Face hub."),
+    typer.Option(
+        "--revision",
+        metavar="NAME",
+        help="Commit, branch or tag of the model on the Hugging Face hub.",
+    ),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Print the choices that whisperbatch makes, and why."),
+    typer.Option(
+        *("--verbose", "-v"),
+        help="Print the choices that whisperbatch makes, and why.",
+        rich_help_panel=MESSAGES,
+    ),
 ]
 
 
@@ -160,18 +187,19 @@ def make_flag(
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
     settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
     value_type = without_none(annotation)
+    typer_type: Any = str
+    if name == "language":
+        settings["autocompletion"] = complete_languages
     if value_type is bool:
         spelling = f"{spelling}/--no-{spelling[2:]}"
-        typer_type: Any = bool
-    elif get_origin(value_type) is Literal or (
-        value_type in (int, float) and default is not None and not accepts_none(annotation)
-    ):
+        typer_type = bool
+    elif get_origin(value_type) is Literal:
         typer_type = value_type
+        settings["metavar"] = "|".join(map(str, get_args(value_type)))
     else:
-        typer_type = str
+        settings["metavar"] = metavar_of(value_type)
         if value_type is not str:
             settings["parser"] = parser_of(annotation)
-            settings["metavar"] = metavar_of(value_type)
     option = typer.Option(spelling, show_default=False, **settings)
     return inspect.Parameter(
         name,
@@ -189,7 +217,8 @@ def parser_of(annotation: object) -> Callable[[str], Any]:
             value = parse_text(annotation, text)
         except ValueError as error:
             form = metavar_of(without_none(annotation))
-            raise typer.BadParameter(f"{text!r} is not of the form {form}") from error
+            form = {"N": "a whole number", "X": "a number"}.get(form, f"of the form {form}")
+            raise typer.BadParameter(f"{shown(text)} is not {form}") from error
         return NONE if value is None else value
 
     return parse
@@ -284,11 +313,15 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
     """Return the arguments with the spellings of other Whisper command lines replaced.
 
     `--beam_size` becomes `--beam-size`; `--word_timestamps True` becomes `--word-timestamps`, and
-    with False `--no-word-timestamps`. Arguments after `--` stay unchanged.
+    with False `--no-word-timestamps`; `-l` and `--lang` become `--language`. Arguments after `--`
+    stay unchanged.
 
     Args:
         arguments: of the command line.
         has_negative: the boolean flags, and whether each has a `--no-` form.
+
+    Raises:
+        OptionError: a short flag has another meaning here; the message says what to use.
     """
     result: list[str] = []
     for number, argument in enumerate(arguments):
@@ -300,10 +333,14 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
             value = argument.lower()
         elif argument.startswith("--"):
             spelling, equals, value = argument.partition("=")
-            name = spelling.replace("_", "-")
-            name = ALIASES.get(name, name)
+            keyword = spelling[2:].replace("-", "_")
+            name = flag_of(same_option(keyword) or keyword)
             rewritten = f"{name}{equals}{value}"
             value = value.lower()
+        elif argument in SHORT_FLAGS:
+            rewritten = name = _long_flag(argument)
+        elif result and result[-1] in ("-f", "--format"):
+            _check_is_format(argument)
         if name not in has_negative or value not in TRUTH_VALUES:
             result.append(rewritten)
         elif TRUTH_VALUES[value]:
@@ -311,6 +348,27 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
         elif has_negative[name]:
             result.append(f"--no-{name[2:]}")
     return result
+
+
+def _long_flag(short: str) -> str:
+    """Return the flag with the meaning of a short flag of whisper.cpp.
+
+    Raises:
+        OptionError: there is no such flag.
+    """
+    if option := same_option(short):
+        return flag_of(option)
+    hint = hint_for(SHORT_FLAGS[short], (), as_flag, command_line=True)
+    raise OptionError(f"No such option: {short}; {hint}")
+
+
+def _check_is_format(text: str) -> None:
+    """Refuse the name of a recording in place of a format: "-f talk.wav" is of whisper.cpp."""
+    if Path(text).suffix or "/" in text:
+        raise OptionError(
+            f"--format {shown(text)} names no format; give a recording without a flag: "
+            f"whisperbatch transcribe talk.mp3 --format srt"
+        )
 
 
 def find_switches(commands: Iterable[Any]) -> dict[str, bool]:
@@ -343,42 +401,59 @@ def _as_sentence(description: str, name: str) -> str:
     the flag, also as a value. Sentences about Python are left out.
     """
     text = PYTHON_SENTENCE.sub("", description)
-    text = re.sub(r"`(\w+)(?:=\"?([\w.]+)\"?)?`", _as_flag, text)
+    text = spell_options(text, as_flag)
     text = re.sub(r"\bNone\b", '"none"', text)
     text = re.sub(r"\bFalse\b", f"--no-{flag_of(name)[2:]}", text)
     text = text[:1].upper() + text[1:]
     return text.replace("`", "").replace("[", "(").replace("]", ")")
 
 
-def _as_flag(match: re.Match[str]) -> str:
-    """Return a name, or a name and value, as a flag; other names stay unchanged."""
-    name, value = match.groups()
+def as_flag(name: str, value: str | None) -> str:
+    """Return an option as it is written on the command line: "--beam-size 1", "--no-vad".
+
+    Args:
+        name: of the option; a name that is no flag stays unchanged.
+        value: as Python writes it; None for the name alone.
+    """
     if name not in FLAG_NAMES:
-        return match[0]
+        return spell_in_python(name, value)
     if value in ("True", "False"):
         return flag_of(name) if value == "True" else f"--no-{flag_of(name)[2:]}"
-    return f"{flag_of(name)} {value}" if value else flag_of(name)
+    return flag_of(name) if value is None else f"{flag_of(name)} {as_text(value)}"
 
 
 class ListedCommand(TyperCommand):
-    """A command whose help page lists each flag above its description.
+    """A command with a page of `cli.help`: the short one with -h, the complete one with --help."""
 
-    Typer's own table cuts names off when the terminal is narrow.
-    """
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as in Typer
+        """See the base class; note which page is wanted."""
+        ctx.meta[WHOLE_PAGE] = "--help" in args
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as in Typer
-        """Print the usage, the description, and the flags of each group."""
-        console = Console(highlight=False)
-        console.width = min(console.width, MAX_WIDTH)
-        console.print(escape(self.get_usage(ctx)))
-        console.print(f"\n{escape(self.help or '')}")
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
-                panel = getattr(parameter, "rich_help_panel", None) or UNGROUPED
-                groups.setdefault(str(panel), []).append(record)
-        for panel, records in groups.items():
-            console.print(f"\n[bold]{panel}[/bold]")
-            for names, description in records:
-                console.print(f"  [cyan]{escape(names)}[/cyan]")
-                console.print(Padding(escape(description), (0, 0, 0, 6)))
+        """Print the page."""
+        inputs = [
+            f"{parameter.metavar}{'...' if parameter.nargs < 0 else ''}"
+            for parameter in self.params
+            if parameter.param_type_name == "argument"
+        ]
+        print_page(
+            " ".join((ctx.command_path, *inputs, "[OPTIONS]")),
+            f"\n{self.help or ''}",
+            page_flags(self, ctx),
+            brief=not ctx.meta.get(WHOLE_PAGE),
+        )
+        raise typer.Exit
+
+
+def page_flags(command: Any, ctx: Any) -> list[Flag]:  # noqa: ANN401 - types that Typer does not export
+    """Return the arguments and flags of a command for a help page, without -h and --help."""
+    shown: list[Flag] = []
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None or parameter.name == "help":
+            continue
+        names = record[0] if parameter.param_type_name == "option" else parameter.metavar
+        group = getattr(parameter, "rich_help_panel", None) or UNGROUPED
+        shown.append(Flag(parameter.name, str(names), record[1], str(group)))
+    return shown

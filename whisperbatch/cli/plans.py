@@ -67,6 +67,7 @@ class PlanArguments:
         float,
         typer.Option(
             "--task-duration",
+            metavar="SECONDS",
             help="Seconds of audio that a worker takes at a time. Longer recordings are divided.",
         ),
     ] = 1800.0
@@ -94,6 +95,7 @@ class WorkArguments:
         float,
         typer.Option(
             "--lease-duration",
+            metavar="SECONDS",
             help="Seconds until other processes take over a task, if this process dies.",
         ),
     ] = 600.0
@@ -132,8 +134,8 @@ class JoinArguments:
     formats: Annotated[
         str,
         typer.Option(
-            "--format",
-            "-f",
+            *("--format", "-f"),
+            metavar="LIST",
             help=f"Formats of the files: {', '.join(FORMATS)}; several with commas.",
         ),
     ] = "txt"

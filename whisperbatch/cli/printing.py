@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from typing_extensions import Self
 
+from whisperbatch.cli.messages import message_of
 from whisperbatch.errors import WhisperBatchError, WriteError
 from whisperbatch.text import escape_controls
 from whisperbatch.types import Segment
@@ -37,8 +38,18 @@ def print_result(line: str) -> None:
         BrokenPipeError: the reader of the output has ended.
         WriteError: standard output is closed, or its disk is full.
     """
+    print_text(f"{escape_controls(line)}\n")
+
+
+def print_text(text: str) -> None:
+    """Print a text to standard output as it is, without delay.
+
+    Raises:
+        BrokenPipeError: see `print_result`.
+        WriteError: see `print_result`.
+    """
     try:
-        sys.stdout.write(f"{escape_controls(line)}\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -56,11 +67,6 @@ def print_segment(segment: Segment) -> None:
     print_result(f"{speaker_prefix(segment)}{one_line(segment.text)}")
 
 
-def is_output_closed() -> bool:
-    """Return whether the parent process has closed standard output."""
-    return sys.__stdout__ is None
-
-
 def reason_of(error: OSError) -> str:
     """Return why a standard stream cannot be written."""
     return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
@@ -68,7 +74,7 @@ def reason_of(error: OSError) -> str:
 
 def print_error(error: WhisperBatchError) -> None:
     """Print the error of a recording to standard error, on one line."""
-    print_note(f"failed: {error}")
+    print_note(f"failed: {message_of(error)}")
 
 
 def print_note(line: str) -> None:
@@ -141,6 +147,22 @@ class _ProgressHandler(logging.Handler):
 
 
 @contextmanager
+def shown_progress(show_status: Callable[[str], None]) -> Iterator[None]:
+    """Show the progress messages of the log: of an engine that compiles, and of a download.
+
+    Args:
+        show_status: shows a text in place of the previous text.
+    """
+    log = logging.getLogger("whisperbatch")
+    handler = _ProgressHandler(show_status)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+@contextmanager
 def loading_status(model: str, show_status: Callable[[str], None]) -> Iterator[None]:
     """Show that a model is loading, and the progress messages of its engine.
 
@@ -148,14 +170,11 @@ def loading_status(model: str, show_status: Callable[[str], None]) -> Iterator[N
         model: its name.
         show_status: shows a text in place of the previous text; "" removes the text.
     """
-    log = logging.getLogger("whisperbatch")
-    handler = _ProgressHandler(show_status)
-    log.addHandler(handler)
     show_status(f"loading model {model} ...")
     try:
-        yield
+        with shown_progress(show_status):
+            yield
     finally:
-        log.removeHandler(handler)
         show_status("")
 
 

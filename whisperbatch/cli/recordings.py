@@ -1,8 +1,12 @@
 """The recordings that the arguments of a command name, their counts, and what a picture shows."""
 
+import glob
+import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
 
 import numpy as np
 
@@ -18,10 +22,14 @@ from whisperbatch.jobs import (
     InputFile,
     WorkItem,
     find_inputs,
+    log_others,
 )
 from whisperbatch.options import Options
 from whisperbatch.types import Samples, Source, to_seconds
 from whisperbatch.writers.timeline import POINT, RecordingOverview
+
+MAX_NAMED: Final = 5
+"""Recordings that a message names; more are counted."""
 
 
 def find_recordings(
@@ -33,12 +41,69 @@ def find_recordings(
         AudioError: there are no recordings, and a folder cannot be searched.
         OptionError: there are no recordings.
     """
-    names = tuple(inputs)
+    names = tuple(map(with_home, inputs))
     errors: list[AudioError] = []
-    files = tuple(find_inputs(names, output_suffixes, on_error=errors.append))
+    others: list[str] = []
+    files = tuple(
+        find_inputs(names, output_suffixes, on_error=errors.append, on_others=others.extend)
+    )
     if not files:
-        raise errors[0] if errors else OptionError(f"no recordings in {', '.join(names)}")
+        count = len(others)
+        seen = f", but {count} other file{'s' if count > 1 else ''}" if count else ""
+        raise errors[0] if errors else OptionError(f"no recordings in {', '.join(names)}{seen}")
+    log_others(others)
     return files, tuple(errors)
+
+
+def with_home(path: str) -> str:
+    """Return a path with the home directory in place of "~", unless there is such a file.
+
+    A shell does not do this in quotes, and not in "--output=~/texts".
+    """
+    return os.path.expanduser(path) if path[:1] == "~" and not os.path.lexists(path) else path  # noqa: PTH111 - a URL is no path
+
+
+def divide_missing(
+    items: Sequence[WorkItem],
+) -> tuple[tuple[WorkItem, ...], tuple[Failed, ...]]:
+    """Return the recordings that exist, and those that do not, with their errors."""
+    present: list[WorkItem] = []
+    missing: list[Failed] = []
+    for item in items:
+        error = None if item.path is None or os.path.exists(item.path) else _path_error(item)  # noqa: PTH110 - Path raises for long names
+        if error is None:
+            present.append(item)
+        elif glob.has_magic(item.source):
+            problem = "no file matches this pattern"
+            missing.append(Failed(item, AudioError(problem, source=item.name)))
+        else:
+            missing.append(Failed(item, error))
+    return tuple(present), tuple(missing)
+
+
+def missing_message(missing: Sequence[Failed]) -> str:
+    """Return the error of recordings that do not exist, on one line."""
+    if len(missing) == 1:
+        return str(missing[0].error)
+    names = [each.item.name for each in missing[:MAX_NAMED]]
+    more = len(missing) - len(names)
+    listed = f"{', '.join(names)} and {more} more" if more else _and(names)
+    return f"{listed}: there are no such files; check the paths"
+
+
+def _and(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def looks_like_recording(name: str) -> bool:
+    """Return whether an argument names a recording, and no command: by its form, or as a file."""
+    return (
+        name == "-"
+        or any(mark in name for mark in ("/", "\\", "~"))
+        or PurePath(name).suffix != ""
+        or glob.has_magic(name)
+        or os.path.lexists(name)
+    )
 
 
 def failures_if_all(
@@ -78,15 +143,17 @@ class Tally:
         elsewhere: recordings that other processes have finished during this run.
         failed: recordings that failed, in this process or another.
         incomplete: recordings with a transcript that end before the end that they state.
+        silent: recordings of this run without speech.
         seconds: duration of the transcribed recordings.
         started: time when the model was loaded; None before.
     """
 
-    already_done: int
+    already_done: int = 0
     transcribed: int = 0
     elsewhere: int = 0
     failed: int = 0
     incomplete: int = 0
+    silent: int = 0
     seconds: float = 0.0
     started: float | None = None
 
@@ -99,6 +166,7 @@ class Tally:
         if isinstance(event, Finished):
             self.transcribed += 1
             self.incomplete += not event.transcript.is_complete
+            self.silent += not event.transcript.segments
             self.seconds += event.transcript.duration
         elif isinstance(event, FinishedElsewhere):
             self.elsewhere += 1
@@ -112,6 +180,7 @@ class Tally:
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.already_done} already done"] if self.already_done else []
         parts += [f"{self.incomplete} of them incomplete"] if self.incomplete else []
+        parts += [f"{self.silent} of them without speech"] if self.silent else []
         counts = ", ".join(parts)
         if not self.seconds or self.started is None:
             return counts

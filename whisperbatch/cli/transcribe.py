@@ -6,9 +6,9 @@ find recordings -> skip finished outputs -> load the model -> transcribe -> writ
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,18 +16,34 @@ from typing import Annotated, Any, Final
 import typer
 
 import whisperbatch as wb
-from whisperbatch.cli.flags import DEFAULT_MODEL, Inputs, Model, Verbose
+from whisperbatch.addresses import without_secrets
+from whisperbatch.cli.flags import (
+    DEFAULT_MODEL,
+    MESSAGES,
+    Inputs,
+    Model,
+    Verbose,
+    complete_formats,
+)
 from whisperbatch.cli.printing import (
     ExitOnSignal,
-    is_output_closed,
     loading_status,
     print_error,
     print_note,
     print_note_on_terminal,
     print_result,
+    shown_progress,
 )
-from whisperbatch.cli.recordings import Tally, failures_if_all, find_recordings, read_overview
-from whisperbatch.cli.screen import Screen, open_screen
+from whisperbatch.cli.recordings import (
+    Tally,
+    divide_missing,
+    failures_if_all,
+    find_recordings,
+    missing_message,
+    read_overview,
+    with_home,
+)
+from whisperbatch.cli.screen import LINES, Screen, open_screen, show_missing
 from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.jobs import (
@@ -36,10 +52,12 @@ from whisperbatch.jobs import (
     Event,
     Failed,
     FinishedElsewhere,
+    InputFile,
     Job,
     Ledger,
     WorkItem,
     digest,
+    is_known_suffix,
     plan_outputs,
     references_fingerprint,
     run_job,
@@ -58,6 +76,7 @@ from whisperbatch.writers import (
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    check_format,
     make_folder,
     write,
 )
@@ -76,20 +95,24 @@ class TranscribeArguments:
     formats: Annotated[
         str,
         typer.Option(
-            "--format",
-            "-f",
+            *("--format", "-f"),
+            metavar="LIST",
             help=f"Write files in these formats: {', '.join(FORMATS)}; several with commas, or "
-            "all. Without this flag, the text of one recording is printed, and several recordings "
-            "are written as txt.",
+            "all. Without this flag and without --output, text is printed; for a folder, txt files "
+            "are written, because its job can then be resumed.",
             show_default=False,
+            autocompletion=complete_formats,
         ),
     ] = ""
-    output_dir: Annotated[
+    output_path: Annotated[
         str,
         typer.Option(
-            "--output-dir",
-            "-o",
-            help="Write the files into this directory instead of next to each recording.",
+            *("--output", "-o", "--output-dir"),
+            metavar="PATH",
+            help="Where the result goes. A file such as talk.srt: its suffix is the format. A "
+            "folder, which is made if necessary: one or more files for each recording. Or -: the "
+            "text is printed, or with --format the file that would be written. Without this flag, "
+            "files go next to each recording.",
             show_default=False,
         ),
     ] = ""
@@ -106,8 +129,10 @@ class TranscribeArguments:
         str,
         typer.Option(
             "--plot",
+            metavar="png|html",
             help="Also draw a timeline of loudness, speech, chunks and segments: png or html.",
             show_default=False,
+            rich_help_panel=MESSAGES,
         ),
     ] = ""
     json_lines: Annotated[
@@ -115,7 +140,11 @@ class TranscribeArguments:
     ] = False
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Print only text and errors, without progress bars."),
+        typer.Option(
+            *("--quiet", "-q"),
+            help="Print only text and errors, without progress bars.",
+            rich_help_panel=MESSAGES,
+        ),
     ] = False
     verbose: Verbose = False
     layout: SubtitleOptions = field(default_factory=SubtitleOptions)
@@ -126,7 +155,8 @@ class TranscribeArguments:
     @property
     def directories(self) -> list[Path]:
         """The inputs that are directories."""
-        return [Path(name) for name in self.inputs if os.path.isdir(name)]  # noqa: PTH112 - Path raises for long names
+        names = map(with_home, self.inputs)
+        return [Path(name) for name in names if os.path.isdir(name)]  # noqa: PTH112 - Path raises for long names
 
     def file_options(self, name: str) -> FileOptions:
         """Return the options that have an effect on a format; other options have their defaults."""
@@ -139,14 +169,32 @@ class TranscribeArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where the results of a run go.
+
+    Attributes:
+        formats: of the files; empty if none are written.
+        printed: format of what is printed, or `LINES`; empty if nothing is.
+        folder: of the files; None for the folders of the recordings.
+        file: the only file, in place of a folder.
+    """
+
+    formats: tuple[str, ...] = ()
+    printed: str = ""
+    folder: Path | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The work of a run, before finished outputs are skipped.
 
     Attributes:
-        items: all recordings and their outputs.
+        items: all recordings that exist, and their outputs.
+        missing: the recordings that do not exist.
         failures: the folders that cannot be searched.
         options: of the transcription.
-        text: whether the text of segments is printed.
+        printed: see `_Target`.
         ledger_dir: directory of the ledger; None if the run has no ledger.
         weights: fingerprint of the model, with the share of the encoder's frames that is kept
             without `kept_frames`.
@@ -155,13 +203,19 @@ class _Plan:
     """
 
     items: tuple[WorkItem, ...]
+    missing: tuple[Failed, ...]
     failures: tuple[Failed, ...]
     options: Options
-    text: bool
-    ledger_dir: Path | None
-    weights: str
-    speech_detector: str
-    references: str | None
+    printed: str
+    ledger_dir: Path | None = None
+    weights: str = ""
+    speech_detector: str = ""
+    references: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are written."""
+        return any(item.outputs for item in self.items)
 
 
 def transcribe_all(arguments: TranscribeArguments) -> int:
@@ -171,6 +225,14 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         WhisperBatchError: an argument is invalid, or the model does not load.
     """
     plan = _plan(arguments)
+    tally = Tally(failed=len(plan.missing))
+    if not plan.items:
+        screen = open_screen((), json_lines=arguments.json_lines, printed="", quiet=True)
+        for failure in plan.failures:
+            tally.count(failure)
+            screen.show(failure)
+        print_note(tally.summary())
+        return 1
     file_options = {name: arguments.file_options(name) for name in FORMATS}
     # devices and threads do not change the text
     load_keywords = [
@@ -180,7 +242,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     ]
 
     def settings(output: Path) -> str | None:
-        options = file_options.get(output.suffix[1:])
+        options = file_options.get(output.suffix[1:].lower())
         if plan.references is None:
             return None
         detectors = (plan.speech_detector, plan.references)
@@ -193,59 +255,161 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
         unfinished = [job.remaining(item) for item in plan.items]
         remaining = [*plan.failures, *failures_if_all(unfinished)]
         done = [item for item, left in zip(plan.items, unfinished, strict=True) if left is None]
-        incomplete = sum(not job.was_complete(item) for item in done)
-        tally = Tally(already_done=len(done), incomplete=incomplete)
+        tally.already_done = len(done)
+        tally.incomplete = sum(not job.was_complete(item) for item in done)
         screen = open_screen(
             [entry if isinstance(entry, WorkItem) else entry.item for entry in remaining if entry],
             json_lines=arguments.json_lines,
-            text=plan.text,
+            printed=plan.printed,
+            file_options=file_options.get(plan.printed),
             quiet=arguments.quiet,
         )
         say_goodbye = partial(_say_goodbye, screen, tally, arguments, plan, ledger)
         with ExitOnSignal(say_goodbye), closing(screen):
             _transcribe(arguments, plan, job, remaining, tally=tally, screen=screen)
-    silent = arguments.quiet or (plan.text and not sys.stderr.isatty())
-    if tally.failed or tally.incomplete or not silent:
+    silent = arguments.quiet or (plan.printed and not sys.stderr.isatty())
+    if tally.failed or tally.incomplete or tally.silent or not silent:
         print_note(tally.summary())
     return 1 if tally.failed else 0
 
 
 def _plan(arguments: TranscribeArguments) -> _Plan:
-    formats = _formats(arguments)
     files, errors = find_recordings(arguments.inputs, {f".{name}" for name in FORMATS})
-    directories = arguments.directories
-    many = len(files) > 1 or bool(directories)
-    if many and not formats and not arguments.json_lines:
-        formats = ("txt",)
-    options = _options(arguments, formats)
+    target = _target(arguments, files)
+    printed = (target.printed,) if target.printed in FORMATS else ()
+    options = _options(arguments, target.formats or printed)
     _check_standard_input([file.source for file in files], options)
-    output_dir = Path(arguments.output_dir) if arguments.output_dir else None
     plots = (f"timeline.{arguments.plot}",) if arguments.plot else ()
-    items = plan_outputs(files, (*formats, *plots), output_dir)
+    items = plan_outputs(files, (*target.formats, *plots), target.folder, target.file)
     if arguments.resume and not items[0].outputs:
         raise OptionError("--resume has no effect if no files are written; add --format")
     if arguments.plot:
         _check_read_twice(items)
-    ledger_dir = output_dir or next(iter(directories), files[0].directory or Path())
-    if output_dir:
-        make_folder(output_dir)
-    # a run of files without --resume updates a ledger that exists, but creates none
-    has_ledger = arguments.resumes or directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
-    engine = settings_of(arguments.load_keywords)
-    engine.check(options.search)
-    weights = find_model(
-        arguments.model, transformers=engine.reads_transformers, revision=engine.revision
-    )
-    return _Plan(
-        items=items,
+    present, missing = divide_missing(items)
+    plan = _Plan(
+        items=present,
+        missing=missing,
         failures=tuple(Failed(WorkItem(error.source or "", ()), error) for error in errors),
         options=options,
-        text=not many and not arguments.json_lines and not (formats and is_output_closed()),
-        ledger_dir=ledger_dir if has_ledger and items[0].outputs else None,
-        weights=f"{fingerprint(weights)}, {measured_kept_frames(weights)} of the frames",
-        speech_detector=vad_fingerprint(options),
-        references=references_fingerprint(options),
+        printed=target.printed,
     )
+    if missing:
+        show_missing(missing, json_lines=arguments.json_lines)
+    return _with_model(arguments, plan, target, files) if present else plan
+
+
+def _with_model(
+    arguments: TranscribeArguments, plan: _Plan, target: _Target, files: Sequence[InputFile]
+) -> _Plan:
+    """Add what the outputs depend on; make the folder of the outputs; download the model."""
+    if target.formats and not (arguments.formats or arguments.output_path or arguments.quiet):
+        print_note("the texts go next to the recordings, as txt files; -o names another folder")
+    folder = target.file.parent if target.file else target.folder
+    first = next(file for file in files if file.source == plan.items[0].source)
+    ledger_dir = folder or next(iter(arguments.directories), first.directory or Path())
+    if folder:
+        make_folder(folder)
+    # a run of files without --resume updates a ledger that exists, but creates none
+    has_ledger = (
+        arguments.resumes or arguments.directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
+    )
+    engine = settings_of(arguments.load_keywords)
+    engine.check(plan.options.search)
+    # with --verbose, the log has these messages
+    hidden = arguments.quiet or arguments.verbose
+    with nullcontext() if hidden else shown_progress(print_note):
+        weights = find_model(
+            arguments.model, transformers=engine.reads_transformers, revision=engine.revision
+        )
+    return replace(
+        plan,
+        ledger_dir=ledger_dir if has_ledger and plan.writes else None,
+        weights=f"{fingerprint(weights)}, {measured_kept_frames(weights)} of the frames",
+        speech_detector=vad_fingerprint(plan.options),
+        references=references_fingerprint(plan.options),
+    )
+
+
+def _target(arguments: TranscribeArguments, files: Sequence[InputFile]) -> _Target:
+    """Return where results go.
+
+    Raises:
+        OptionError: the formats, the output and the recordings do not fit together.
+    """
+    formats = _formats(arguments)
+    path = with_home(arguments.output_path)
+    several = len(files) > 1 or bool(arguments.directories)
+    if path == "-":
+        return _printed(arguments, formats, several=several)
+    if path and _is_file(path):
+        if several:
+            raise OptionError(
+                f"--output {path} is one file, and there may be several recordings; name a folder"
+            )
+        given, formats = formats, _checked([Path(path).suffix[1:].lower()], arguments)
+        if given and given != formats:
+            raise OptionError(
+                f"--format {','.join(given)} contradicts --output {path}; leave --format out, or "
+                "name a folder"
+            )
+        return _Target(formats=formats, file=Path(path))
+    folder = Path(path) if path else None
+    if not formats:
+        implied = bool(arguments.directories) or (folder and several)
+        if (folder and not arguments.plot) or (implied and not arguments.json_lines):
+            formats = ("txt",)
+    printed = "" if formats or arguments.json_lines else LINES
+    return _Target(formats=formats, printed=printed, folder=folder)
+
+
+def _is_file(path: str) -> bool:
+    """Return whether an output is a file: it has the suffix of a format, and is no folder.
+
+    Raises:
+        OptionError: it is probably meant as a file, but cannot be one.
+    """
+    if path.endswith(("/", os.sep)) or os.path.isdir(path):  # noqa: PTH112 - Path raises for long names
+        return False
+    suffix = Path(path).suffix.lower()
+    if suffix[1:] in FORMATS:
+        return True
+    if "://" in path:
+        raise OptionError(
+            f"--output {without_secrets(path, whole=True)}: files are written to this machine; "
+            "whisperbatch plan and join write to a store"
+        )
+    if path.lower() in (*FORMATS, "all"):
+        raise OptionError(
+            f"--output {path} would make a folder; --format {path.lower()} gives the format, and "
+            f"--output {path}/ names the folder"
+        )
+    if is_known_suffix(suffix):
+        raise OptionError(
+            f"--output {path}: {suffix[1:]} is none of {', '.join(FORMATS)}; a folder of this name "
+            "needs a / at its end"
+        )
+    return False
+
+
+def _printed(arguments: TranscribeArguments, formats: tuple[str, ...], *, several: bool) -> _Target:
+    """Return the target of `--output -`.
+
+    Raises:
+        OptionError: standard output cannot take all that is asked for.
+    """
+    name = ",".join(formats)
+    if arguments.plot:
+        raise OptionError("--plot draws a picture, which --output - does not print; leave one out")
+    if arguments.json_lines and formats:
+        raise OptionError(f"--json-lines and --format {name} cannot both be printed; leave one out")
+    if len(formats) > 1:
+        raise OptionError(f"--output - prints one format, not {name}")
+    if formats and several:
+        raise OptionError(
+            f"--output - prints the {name} of one recording, and there may be several; name a "
+            "folder"
+        )
+    return _Target(printed="" if arguments.json_lines else name or LINES)
 
 
 def _check_standard_input(sources: Sequence[str], options: Options) -> None:
@@ -276,7 +440,7 @@ def _transcribe(
 ) -> None:
 
     def write_output(transcript: Transcript, path: Path) -> None:
-        suffix = path.suffix[1:]
+        suffix = path.suffix[1:].lower()
         if suffix in PLOT_FORMATS:
             write_timeline(transcript, read_overview(transcript.source, plan.options), path)
         else:
@@ -299,7 +463,8 @@ def _transcribe(
         asr = wb.load(arguments.model, **arguments.load_keywords)
     with asr:
         tally.start()
-        ordered = not any(item.outputs for item in items)
+        # the events of several recordings may alternate, unless each is a line of JSON
+        ordered = arguments.json_lines and not any(item.outputs for item in items)
         for event in run_job(asr, items, plan.options, job, write=write_output, ordered=ordered):
             show(event)
 
@@ -320,7 +485,7 @@ def _say_goodbye(
     hint = ""
     if arguments.resumes and plan.ledger_dir:
         hint = "; run the same command again to resume"
-    elif plan.items[0].outputs:
+    elif plan.writes:
         hint = "; unfinished recordings start again next time (--resume keeps their progress)"
     with suppress(Exception):  # the reader of the output may have ended
         screen.close()
@@ -340,28 +505,34 @@ def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
         given.setdefault("word_timestamps", True)
     options = resolve(None, **given)
     if needs_words and not options.word_timestamps:
-        raise OptionError(f"{needs_words[0]} has no effect without word_timestamps")
+        raise OptionError(f"`{needs_words[0]}` has no effect without `word_timestamps`")
     return options
 
 
 def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
-    """Return the formats of the files: those given, or txt if there is an output directory."""
+    """Return the formats that are given."""
     if arguments.plot:
         check_plot(arguments.plot)
-    names = (
-        [name.strip().lower() for name in arguments.formats.split(",")] if arguments.formats else []
-    )
-    diarize = bool(arguments.options.get("diarize"))
+    names = [name.strip().lower().removeprefix(".") for name in arguments.formats.split(",")]
     if names == ["all"]:
+        diarize = bool(arguments.options.get("diarize"))
         return tuple(name for name in FORMATS if diarize or name not in SPEAKER_FORMATS)
-    for name in names:
+    return _checked(names, arguments) if arguments.formats else ()
+
+
+def _checked(names: Iterable[str], arguments: TranscribeArguments) -> tuple[str, ...]:
+    """Return each format once.
+
+    Raises:
+        OptionError: one is unknown, or needs speakers.
+    """
+    formats = tuple(dict.fromkeys(names))
+    for name in formats:
         if name not in FORMATS:
-            raise OptionError(f"--format {name or '(empty)'} is none of {', '.join(FORMATS)}, all")
-        if name in SPEAKER_FORMATS and not diarize:
+            check_format(name, f"--format {name or '(empty)'}")
+        if name in SPEAKER_FORMATS and not arguments.options.get("diarize"):
             raise OptionError(f"--format {name} needs speakers; add --diarize")
-    if not names and arguments.output_dir and not arguments.plot:
-        return ("txt",)
-    return tuple(dict.fromkeys(names))
+    return formats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,11 +560,16 @@ def detect_languages(arguments: DetectionArguments) -> int:
     files, folder_errors = find_recordings(arguments.inputs)
     for folder_error in folder_errors:
         print_error(folder_error)
-    failed = len(folder_errors)
+    present, missing = divide_missing([WorkItem(file.source, ()) for file in files])
+    if missing:
+        print_note(f"failed: {missing_message(missing)}")
+    if not present:
+        return 1
+    failed = len(folder_errors) + len(missing)
     with loading_status(arguments.model, print_note_on_terminal):
         asr = wb.load(arguments.model, **arguments.load_keywords)
     with asr:
-        for file in files:
+        for file in present:
             try:
                 detection = asr.detect_language(file.source, **arguments.options)
             except WhisperBatchError as error:

@@ -37,7 +37,7 @@ def options_for(engine: Engine, options: Options) -> Options:
                 if not vocabulary.has_language(code):
                     instead = ", or 'zh' for Chinese" if code == "yue" else ""
                     raise OptionError(
-                        f"{name}={code!r}: model {engine.name} does not know this language; "
+                        f"`{name}={code!r}`: model {engine.name} does not know this language; "
                         f"use a newer model such as 'large-v3'{instead}"
                     )
         _check_translation(engine, options)
@@ -50,7 +50,8 @@ def options_for(engine: Engine, options: Options) -> Options:
     }
     if given := next((text for text, is_given in refused.items() if is_given), None):
         raise OptionError(
-            f"{given}: model {engine.name} is English-only; use a multilingual model such as 'base'"
+            f"`{given}`: model {engine.name} is English-only; use a multilingual model such as "
+            "'base'"
         )
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(Options, name) for name in LANGUAGE_DETECTION_OPTIONS}
@@ -62,18 +63,18 @@ def _check_suppressed(engine: Engine, options: Options, vocabulary: WhisperToken
     suppressed = set(options.suppress_tokens)
     if (largest := max(suppressed, default=0)) >= vocabulary.size:
         raise OptionError(
-            f"suppress_tokens: model {engine.name} has no token {largest}; "
+            f"`suppress_tokens`: model {engine.name} has no token {largest}; "
             f"the last token is {vocabulary.size - 1}"
         )
     if vocabulary.end_of_text in suppressed:
         raise OptionError(
-            f"suppress_tokens contains {vocabulary.end_of_text}, the end of the text, without "
+            f"`suppress_tokens` contains {vocabulary.end_of_text}, the end of the text, without "
             "which no text ends; leave it out"
         )
     text_tokens = sum(0 <= token < vocabulary.end_of_text for token in suppressed)
     if vocabulary.end_of_text - text_tokens < MIN_TEXT_TOKENS:
         raise OptionError(
-            f"suppress_tokens contains {text_tokens} of the {vocabulary.end_of_text} tokens of "
+            f"`suppress_tokens` contains {text_tokens} of the {vocabulary.end_of_text} tokens of "
             f"text; leave at least {MIN_TEXT_TOKENS}"
         )
 
@@ -88,6 +89,6 @@ def _check_translation(engine: Engine, options: Options) -> None:
     ):
         if getattr(options, name) == value:
             raise OptionError(
-                f"{name}={value!r}: model {engine.name} was trained for transcription only, as all "
-                "turbo and distil models; use a model such as 'large-v3' or 'medium'"
+                f"`{name}={value!r}`: model {engine.name} was trained for transcription only, as "
+                "all turbo and distil models; use a model such as 'large-v3' or 'medium'"
             )

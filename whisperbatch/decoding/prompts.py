@@ -232,7 +232,7 @@ class Prompts:
             for token in initial:
                 if token >= vocabulary.end_of_text:
                     raise OptionError(
-                        f"initial_prompt: {token} is not a text token; "
+                        f"`initial_prompt`: {token} is not a text token; "
                         f"text tokens are below {vocabulary.end_of_text}"
                     )
         hotwords = vocabulary.encode(options.hotwords) if options.hotwords else []
@@ -242,7 +242,7 @@ class Prompts:
         if self._room < len(self._fixed):
             names = ("hotwords", "initial_prompt", "prefix")
             raise OptionError(
-                f"{' and '.join(name for name in names if getattr(options, name))}: "
+                f"{' and '.join(f'`{name}`' for name in names if getattr(options, name))}: "
                 f"{len(self._fixed) + len(self._prefix)} tokens, but only "
                 f"{GIVEN_TOKENS} fit; shorten the text"
             )

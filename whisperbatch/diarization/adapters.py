@@ -27,6 +27,7 @@ from whisperbatch.errors import (
     OptionError,
     WhisperBatchError,
 )
+from whisperbatch.text.messages import brief, description
 from whisperbatch.threads import Lock
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -76,6 +77,9 @@ class WholeRecordingDiarizer(ABC):
 
     def __init__(self) -> None:
         self._lock = Lock()  # the packages are not thread-safe
+
+    def __repr__(self) -> str:
+        return description(self, brief(self.fingerprint))
 
     @abstractmethod
     def find(self, samples: Samples, limits: SpeakerLimits) -> Found:
@@ -174,7 +178,7 @@ class SenkoDiarizer(WholeRecordingDiarizer):
             module: Any = import_module("senko.diarizer")
         except ImportError as error:
             raise MissingExtraError(
-                f"diarizer='senko' needs the package senko with PyTorch ({error}): "
+                f"`diarizer='senko'` needs the package senko with PyTorch ({error}): "
                 "pip install 'whisperbatch[senko]'"
             ) from error
         # senko would replace sys.stdout of the whole process for seconds
@@ -232,7 +236,7 @@ class PyannoteDiarizer(WholeRecordingDiarizer):
                 module: Any = import_module("pyannote.audio")
         except ImportError as error:
             raise MissingExtraError(
-                f"diarizer='pyannote' needs the package pyannote.audio ({error}): "
+                f"`diarizer='pyannote'` needs the package pyannote.audio ({error}): "
                 "pip install 'whisperbatch[pyannote]'"
             ) from error
         folder = Path(name).expanduser()

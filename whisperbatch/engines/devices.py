@@ -36,18 +36,18 @@ def choose_device(
     if device == "cpu" or (device == "auto" and not device_count):
         if indexes != (0,):
             raise OptionError(
-                f"device_index={one_line(', '.join(map(str, indexes)))} needs CUDA; "
+                f"`device_index={one_line(', '.join(map(str, indexes)))}` needs CUDA; "
                 "the CPU has no index"
             )
         return "cpu"
     if not device_count:
         raise OptionError(
-            f"device='cuda' but {library} finds no CUDA device; install a driver or use 'cpu'"
+            f"`device='cuda'` but {library} finds no CUDA device; install a driver or use 'cpu'"
         )
     for index in indexes:
         if not 0 <= index < device_count:
             raise OptionError(
-                f"device_index={index} does not exist: "
+                f"`device_index={index}` does not exist: "
                 f"{library} finds the CUDA devices 0 to {device_count - 1}"
             )
     return "cuda"
@@ -73,9 +73,9 @@ def choose_compute_type(compute_type: str, device: str, indexes: tuple[int, ...]
             number = f" {index}" if len(indexes) > 1 else ""
             other = ENGINES_OF_TYPES.get(compute_type) if device == "cpu" else None
             raise OptionError(
-                f"compute_type={shown(compute_type)} is not supported by this machine's {device} "
+                f"`compute_type={shown(compute_type)}` is not supported by this machine's {device} "
                 f"device{number}; use auto, {', '.join(sorted(common))}"
-                + (f", or give engine={other}" if other else "")
+                + (f", or give `engine={other}`" if other else "")
             )
     return compute_type
 

@@ -54,7 +54,7 @@ def load_engine(
     if isinstance(settings, CTranslate2Settings):
         return _load_ctranslate2(info, device, settings)
     if not isinstance(settings, OnnxRuntimeSettings):
-        raise OptionError(f"engine={shown(engine)} is not the settings of an engine")
+        raise OptionError(f"`engine={shown(engine)}` is not the settings of an engine")
     try:
         return _load_onnxruntime(info, device, settings)
     except (ModelError, MissingExtraError) as error:
@@ -80,7 +80,7 @@ def _load_ctranslate2(info: ModelInfo, device: str, settings: CTranslate2Setting
 
 def _load_onnxruntime(info: ModelInfo, device: str, settings: OnnxRuntimeSettings) -> Engine:
     if device == "cuda":
-        raise OptionError(f"engine='{settings.name}' runs on the CPU; leave out device='cuda'")
+        raise OptionError(f"`engine='{settings.name}'` runs on the CPU; leave out `device='cuda'`")
     from whisperbatch.engines.onnx.engine import OnnxRuntimeEngine  # noqa: PLC0415 - heavy
 
     return OnnxRuntimeEngine(info, settings=settings)
@@ -91,7 +91,7 @@ def _load_torch(model: str | PathLike[str], device: str, settings: TorchSettings
         from whisperbatch.engines.torch.engine import TorchEngine  # noqa: PLC0415 - an extra
     except ImportError as error:
         failure = import_failure(error, 'pip install "whisperbatch[torch]"')
-        raise MissingExtraError(f'engine="torch": {failure}') from error
+        raise MissingExtraError(f"`engine='torch'`: {failure}") from error
     draft_model = settings.draft_model
     return TorchEngine(
         find_model(model, transformers=True, revision=settings.revision),

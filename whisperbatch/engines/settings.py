@@ -19,13 +19,15 @@ from whisperbatch.options import (
     SearchOptions,
     checks,
     convert_fields,
+    device_hint,
     hint_for,
+    in_python,
     is_same,
     plain,
 )
 from whisperbatch.runtimes.machine import has_avx2
 from whisperbatch.runtimes.openvino_package import openvino_is_installed
-from whisperbatch.text.messages import check_revision, one_line, shown
+from whisperbatch.text.messages import check_revision, one_line, short_repr, shown
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +92,8 @@ class CTranslate2Settings(EngineSettings):
     intra_threads: int = 0
     flash_attention: bool = False
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         indexes = cast("Any", self.device_index)
         if type(indexes) is list:
@@ -99,12 +103,12 @@ class CTranslate2Settings(EngineSettings):
             checks.integer("device_index", index, minimum=0, maximum=MAX_DEVICE)
         if not self.devices or len(set(self.devices)) < len(self.devices):
             raise OptionError(
-                f"device_index={shown(self.device_index)} must be a device number, or several "
+                f"`device_index={shown(self.device_index)}` must be a device number, or several "
                 "different numbers"
             )
         if type(self.compute_type) is not str:
             raise OptionError(
-                f"compute_type={shown(self.compute_type)} must be a name such as 'int8'"
+                f"`compute_type={shown(self.compute_type)}` must be a name such as 'int8'"
             )
         _check_threads(self.inter_threads, self.intra_threads)
         checks.boolean("flash_attention", self.flash_attention)
@@ -130,6 +134,8 @@ class AutoSettings(CTranslate2Settings):
 
     kept_frames: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_kept_frames(self.kept_frames)
@@ -152,6 +158,8 @@ class OnnxRuntimeSettings(EngineSettings):
     intra_threads: int = 0
     kept_frames: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
         _check_8_bits(self.name, self.compute_type)
@@ -171,6 +179,8 @@ class OpenVinoSettings(OnnxRuntimeSettings):
     """
 
     name: ClassVar[str] = "openvino"
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,11 +203,13 @@ class TorchSettings(EngineSettings):
     draft_model: str | PathLike[str] | None = None
     compile: bool = False
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, TorchSettings)
         if type(self.device_index) is not int:
             raise OptionError(
-                f"device_index={shown(self.device_index)}: engine='torch' runs on one device; "
+                f"`device_index={shown(self.device_index)}`: `engine='torch'` runs on one device; "
                 "give its number"
             )
         checks.integer("device_index", self.device_index, minimum=0, maximum=MAX_DEVICE)
@@ -205,8 +217,8 @@ class TorchSettings(EngineSettings):
         checks.integer("inter_threads", self.inter_threads, minimum=0, maximum=MAX_INTER_THREADS)
         if self.inter_threads > 1:
             raise OptionError(
-                f"inter_threads={self.inter_threads} has no effect with engine='torch', which "
-                "computes one batch at a time; give engine='ctranslate2' or 'onnxruntime' or "
+                f"`inter_threads={self.inter_threads}` has no effect with `engine='torch'`, which "
+                "computes one batch at a time; give `engine='ctranslate2'` or 'onnxruntime' or "
                 "'openvino'"
             )
         if self.quantization is not None:
@@ -214,7 +226,7 @@ class TorchSettings(EngineSettings):
         checks.choice("group_size", self.group_size, get_args(GroupSize))
         if self.quantization != "hqq4" and self.group_size != GROUP_SIZE:
             raise OptionError(
-                f"group_size={self.group_size} has no effect without quantization='hqq4'"
+                f"`group_size={self.group_size}` has no effect without `quantization='hqq4'`"
             )
         if self.draft_model is not None:
             checks.path("draft_model", self.draft_model)
@@ -232,8 +244,8 @@ class TorchSettings(EngineSettings):
         """
         if self.draft_model is not None and options.beam_size > 1:
             raise OptionError(
-                f"beam_size={options.beam_size}: draft_model works with greedy search only; "
-                "give beam_size=1, or leave out draft_model"
+                f"`beam_size={options.beam_size}`: `draft_model` works with greedy search only; "
+                "give `beam_size=1`, or leave out `draft_model`"
             )
 
 
@@ -253,8 +265,8 @@ def _check_8_bits(engine: str, given: Any) -> None:  # noqa: ANN401 - of the use
     choices = get_args(OnnxComputeType)
     if type(given) is str and given not in choices and given in ENGINES_OF_TYPES:
         raise OptionError(
-            f"compute_type={given!r}: the decoder of engine={engine!r} computes with numbers of "
-            f"8 bits; give engine={ENGINES_OF_TYPES[given]}, or leave out compute_type"
+            f"`compute_type={given!r}`: the decoder of `engine={engine!r}` computes with numbers "
+            f"of 8 bits; give `engine={ENGINES_OF_TYPES[given]}`, or leave out `compute_type`"
         )
     checks.choice("compute_type", given, choices)
 
@@ -399,11 +411,11 @@ def _checked(
     engine = plain(engine)
     if issubclass(type(engine), EngineSettings):
         if given:
-            raise OptionError(f"{next(iter(given))}: give this setting in the settings object")
+            raise OptionError(f"`{next(iter(given))}`: give this setting in the settings object")
         return cast("EngineSettings", engine), given
     if type(engine) is not str or engine not in {"auto", *SETTINGS}:
         hint = "; a settings class needs parentheses" if issubclass(type(engine), type) else ""
-        raise OptionError(f"engine={shown(engine)} is none of auto, {', '.join(SETTINGS)}{hint}")
+        raise OptionError(f"`engine={shown(engine)}` is none of auto, {', '.join(SETTINGS)}{hint}")
     return engine, given
 
 
@@ -426,15 +438,15 @@ def _settings(engine: str | EngineSettings, keywords: Mapping[str, Any]) -> Engi
             others = " or ".join(repr(other) for other in SETTINGS if name in _names(other))
             refusing = "ctranslate2" if engine == "auto" else engine  # the last choice of "auto"
             raise OptionError(
-                f"{name}={shown(value)} has no effect with engine={refusing!r}; "
-                f"give engine={others}"
+                f"`{name}={shown(value)}` has no effect with `engine={refusing!r}`; "
+                f"give `engine={others}`"
             )
     settings = kind(**given)
     check_kept_frames(share)
     if share not in {None, 1}:
         raise OptionError(
-            f"kept_frames={share}: engine={engine!r} keeps all frames; "
-            "give engine='onnxruntime' or 'openvino', or leave out kept_frames"
+            f"`kept_frames={share}`: `engine={engine!r}` keeps all frames; "
+            "give `engine='onnxruntime'` or 'openvino', or leave out `kept_frames`"
         )
     return settings
 
@@ -451,6 +463,10 @@ def check_device(device: object) -> str:
         OptionError: the value is not the name of a device.
     """
     device = plain(device)
+    if type(device) is str and (hint := device_hint(device)):
+        raise OptionError(
+            f"`device={shown(device)}` is none of {', '.join(get_args(Device))}; {hint}"
+        )
     checks.choice("device", device, get_args(Device))
     return cast("str", device)
 
@@ -467,7 +483,8 @@ def check_names(keywords: Mapping[str, Any]) -> None:
             continue
         if name in OPTION_NAMES:
             raise OptionError(f"{name} is not a keyword of load; give {name} to transcribe")
-        hint = hint_for(name, names) or "help(whisperbatch.load) lists all keywords"
+        spell = in_python({*names, "model", "device", "engine"}, "an option of transcribe")
+        hint = hint_for(name, names, spell) or "help(whisperbatch.load) lists all keywords"
         raise OptionError(f"{one_line(name)} is not a keyword of load; {hint}")
 
 

@@ -37,5 +37,5 @@ def feature_extractor(kind: FeatureKind, n_mels: int) -> FeatureExtractor:
             not load.
     """
     if kind not in EXTRACTORS:
-        raise OptionError(f"features={kind!r} is none of {', '.join(EXTRACTORS)}")
+        raise OptionError(f"`features={kind!r}` is none of {', '.join(EXTRACTORS)}")
     return EXTRACTORS[kind](n_mels)

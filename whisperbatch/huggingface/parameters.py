@@ -9,7 +9,6 @@ return_timestamps, ...           see `generation`
 Values are JSON values, or the same as text: query parameters are text.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
@@ -225,7 +224,7 @@ def _replace(
     try:
         return replace(defaults, **changes)
     except wb.OptionError as error:
-        for option, label in labels.items():
-            if re.match(rf"{option}\b", str(error)):
-                raise wb.OptionError(f"{label}: {error}") from error
-        raise
+        label = labels.get(next(iter(error.options), ""))
+        if label is None:
+            raise
+        raise wb.OptionError(f"{label}: {error.marked}") from error

@@ -14,6 +14,8 @@ from whisperbatch.jobs.inputs import (
     WorkItem,
     absolute,
     find_inputs,
+    is_known_suffix,
+    log_others,
     plan_outputs,
 )
 from whisperbatch.jobs.job import Job, run_job
@@ -80,8 +82,10 @@ __all__ = [
     "check_machine_keywords",
     "digest",
     "find_inputs",
+    "is_known_suffix",
     "join",
     "load_model",
+    "log_others",
     "options_of",
     "plan",
     "plan_outputs",

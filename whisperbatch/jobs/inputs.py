@@ -73,6 +73,11 @@ OTHER_SUFFIXES: Final = frozenset(
 FFmpeg would also take some programs for MPEG streams (`audio.media`)."""
 
 
+def is_known_suffix(suffix: str) -> bool:
+    """Return whether a suffix, with the dot, is one of files that are no transcripts, or may be."""
+    return suffix in MEDIA_SUFFIXES or suffix in OTHER_SUFFIXES
+
+
 def is_media(name: str, system: Any) -> bool:  # noqa: ANN401 - of fsspec
     """Return whether a file in a directory is a recording.
 
@@ -221,7 +226,10 @@ def find_inputs(
 
 
 def plan_outputs(
-    files: Sequence[InputFile], formats: Sequence[str], output_dir: Path | None
+    files: Sequence[InputFile],
+    formats: Sequence[str],
+    output_dir: Path | None,
+    output_file: Path | None = None,
 ) -> tuple[WorkItem, ...]:
     """Choose the path of each output.
 
@@ -235,7 +243,13 @@ def plan_outputs(
         output_dir: the outputs go here, in the same subfolders as the recordings. None writes
             each output next to its recording, and the outputs of URLs and standard input into
             the working directory.
+        output_file: path of the first output, if there is only one recording. Other outputs get
+            its name, too.
     """
+    if output_file:
+        folder, stem = output_file.parent, output_file.stem
+        more = (folder / output_name(stem, f".{suffix}") for suffix in formats[1:])
+        return (WorkItem(files[0].source, (output_file, *more)),)
     folders = [
         output_dir / file.subfolder if output_dir else file.directory or Path() for file in files
     ]

@@ -132,7 +132,7 @@ def work(
         retry_failed=retry_failed,
     )
     if asr and load_keywords:
-        raise OptionError(f"{next(iter(load_keywords))} has no effect with asr; leave it out")
+        raise OptionError(f"`{next(iter(load_keywords))}` has no effect with asr; leave it out")
     if asr:
         return job.run(asr, on_span)
     with job.load(**load_keywords) as loaded:
@@ -170,7 +170,7 @@ def join(
     files = PlanFiles.at(fspath(plan))
     read = files.read()
     if not read.header.options.get("diarize") and set(formats) & set(SPEAKER_FORMATS):
-        raise OptionError("format rttm needs speakers; make the plan with diarize")
+        raise OptionError("format rttm needs speakers; make the plan with `diarize=True`")
 
     def rendered(transcript: Transcript, suffix: str) -> str:
         return render(transcript, suffix, options.get(suffix))

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -28,6 +29,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.progress import downloading
 from whisperbatch.text.messages import check_revision, shown
 
 __all__ = ["available_models", "find_model"]
@@ -69,6 +71,7 @@ SAME_MODELS: Final[Mapping[str, str]] = MappingProxyType(
 """Repository of transformers weights -> name of the same model in CTranslate2's format."""
 
 MAX_PATH: Final = 4096  # characters of a directory
+HUB_TIMEOUT: Final = 10.0  # seconds for the size of a download
 
 HUB_FILES: Final = (
     "config.json",
@@ -107,7 +110,7 @@ def refuse_revision(revision: str | None, place: str) -> None:
     """
     if revision is not None:
         raise OptionError(
-            f"revision={revision!r} selects a version on the Hugging Face hub, but {place}"
+            f"`revision={revision!r}` selects a version on the Hugging Face hub, but {place}"
         )
 
 
@@ -175,19 +178,19 @@ def find_model(
     check_revision(revision)
     try:
         if (directory := _directory(name, Path(text))) is not None:
-            refuse_revision(revision, f"{directory} is a directory; leave revision out")
+            refuse_revision(revision, f"{directory} is a directory; leave `revision` out")
             log.info("model %s: a directory", text)
             return check_directory(directory, transformers=transformers)
         if not transformers:
             text = SAME_MODELS.get(text, text)
         if revision is not None and text in PACKAGES and package_folders(PACKAGES[text]):
-            place = f"model {text} is installed as a package; give model={REPOSITORIES[text]!r}"
+            place = f"model {text} is installed as a package; give `model={REPOSITORIES[text]!r}`"
             refuse_revision(revision, place)
         if (directory := packaged_model(text, cache_dir)) is not None:
             log.info("model %s: installed as a package, in %s", text, directory)
             return check_directory(directory)
     except OSError as error:  # no permission for the directory, or the name is too long
-        raise ModelError(f"model={text!r} cannot be read: {error.strerror or error}") from error
+        raise ModelError(f"`model={text!r}` cannot be read: {error.strerror or error}") from error
     return _from_hub(text, transformers=transformers, revision=revision)
 
 
@@ -198,7 +201,7 @@ def _text(name: object) -> str:
         if isinstance(text, str) and text.strip() and len(text) <= MAX_PATH and "\0" not in text:
             return text
     raise ModelError(
-        f"model={shown(name)} is not a name; give a name such as 'base', or a directory"
+        f"`model={shown(name)}` is not a name; give a name such as 'base', or a directory"
     )
 
 
@@ -206,13 +209,16 @@ def _directory(name: str | os.PathLike[str], path: Path) -> Path | None:
     """Return the directory that the user gave; None if `name` is not a directory."""
     if path.parts[:1] == ("~",):
         path = path.expanduser()
+    hint = _instead_of(str(path))
     if path.is_file():
-        raise ModelError(f"{path}: is a file; give the directory that contains it")
+        raise ModelError(f"{path}: is a file; {hint or 'give the directory that contains it'}")
     if path.is_dir():
         is_model_name = isinstance(name, str) and name in REPOSITORIES
         return None if is_model_name and not (path / "model.bin").exists() else path
+    if hint:
+        raise ModelError(f"`model={shown(str(path))}` is no model here; {hint}")
     if not isinstance(name, str) or path.is_absolute() or name.startswith((".", "~")):
-        raise ModelError(f"model={str(path)!r}: there is no such directory; check the path")
+        raise ModelError(f"`model={str(path)!r}`: there is no such directory; check the path")
     return None
 
 
@@ -292,11 +298,17 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
                 )
             ) from error
     except HFValidationError as error:
-        raise ModelError(f"model={shown(name)} is neither a directory nor a repository") from error
+        raise ModelError(
+            f"`model={shown(name)}` is neither a directory nor a repository"
+        ) from error
     except Exception as error:
         hide_secrets(error)
         raise ModelError(f"model {name}: Hugging Face cache: {first_line(error)}") from error
-    log.info("model %s: downloading %s from the Hugging Face hub", name, repository)
+    log.info(
+        "model %s: downloading %s%s from the Hugging Face hub",
+        *(name, repository, _size_on_hub(repository, revision, transformers=transformers)),
+        extra={"progress": True},
+    )
     try:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
@@ -315,12 +327,38 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
     import huggingface_hub  # noqa: PLC0415
 
     given: dict[str, Any] = {} if revision is None else {"revision": revision}
-    patterns = [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
-    return Path(
-        huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local, **given
+    with downloading(repository, local=local) as bar:
+        return Path(
+            huggingface_hub.snapshot_download(
+                repository,
+                allow_patterns=_patterns(transformers=transformers),
+                local_files_only=local,
+                **given,
+                **bar,
+            )
         )
-    )
+
+
+def _patterns(*, transformers: bool) -> list[str]:
+    return [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
+
+
+def _size_on_hub(repository: str, revision: str | None, *, transformers: bool) -> str:
+    """Return the size of a download, as " (484 MB)"; empty if the hub does not state it."""
+    import huggingface_hub  # noqa: PLC0415
+
+    try:
+        found = huggingface_hub.HfApi().model_info(
+            repository, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
+        )
+    except Exception:  # noqa: BLE001 - the download reports the error
+        return ""
+    sizes = [
+        file.size or 0
+        for file in found.siblings or ()
+        if any(fnmatch(file.rfilename, each) for each in _patterns(transformers=transformers))
+    ]
+    return f" ({sum(sizes) / 1e6:,.0f} MB)" if any(sizes) else ""
 
 
 def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:
@@ -333,11 +371,26 @@ def _check_snapshot(snapshot: Path, *, transformers: bool) -> Path:
 
 def _unknown(name: str) -> ModelError:
     close = difflib.get_close_matches(name.lower(), REPOSITORIES, n=3)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return ModelError(
-        f"model={shown(name)} is neither a directory nor a known name; {hint}"
-        f"The names are {', '.join(available_models())}"
-    )
+    hint = f"did you mean {' or '.join(close)}? The" if close else "the"
+    hint = f"{hint} names are {', '.join(available_models())}"
+    return ModelError(f"`model={shown(name)}` is neither a directory nor a known name; {hint}")
+
+
+def _instead_of(name: str) -> str:
+    """Return what to use instead of a model of another program; "" if it is not known.
+
+    Args:
+        name: a name, or the path of a file.
+    """
+    if match := re.search(r"ggml-([\w.-]+?)(?:-q\d_\w+)?\.bin$", name):
+        return f"ggml files are weights for whisper.cpp; give `model={match[1]!r}`"
+    if name == "whisper-1":
+        return "OpenAI's whisper-1 has the weights of large-v2; give `model='large-v2'`"
+    if name.startswith("gpt-4o-"):
+        return "OpenAI does not publish these weights; give `model='large-v3'`"
+    if name.endswith((".pt", ".safetensors", ".gguf")):
+        return "give the name of a model, or a directory of CTranslate2 weights"
+    return ""
 
 
 def _extra_hint(name: str) -> str | None:

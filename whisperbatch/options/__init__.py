@@ -3,11 +3,22 @@
 options.py     the options in sections, in the order of the stages that read them
 values.py      known speakers and diarizers; all values as text, on a command line or in a form
 checks.py      checks that several options share
-keywords.py    options as keyword arguments: types, signatures, hints for unknown names
+keywords.py    options as keyword arguments: types, signatures
+hints.py       names from other programs, and what to use here
 """
 
+from whisperbatch.errors import spell_in_python, spell_options
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields, is_number, is_same, plain
+from whisperbatch.options.hints import (
+    OTHER_FORMATS,
+    SHORT_FLAGS,
+    device_hint,
+    explaining,
+    hint_for,
+    in_python,
+    same_option,
+)
 from whisperbatch.options.keywords import (
     DETECTION_OPTIONS,
     DETECTION_PARAMETERS,
@@ -18,7 +29,6 @@ from whisperbatch.options.keywords import (
     documented_fields,
     documented_sections,
     for_detection,
-    hint_for,
     resolve,
     with_parameters,
 )
@@ -47,6 +57,7 @@ from whisperbatch.options.values import (
     DiarizerChoice,
     KnownSpeakers,
     accepts_none,
+    as_text,
     metavar_of,
     parse_text,
     without_none,
@@ -66,7 +77,9 @@ __all__ = [
     "NO_SPEAKERS",
     "OPTION_NAMES",
     "OPTION_PARAMETERS",
+    "OTHER_FORMATS",
     "PROMPT_RESET_TEMPERATURE",
+    "SHORT_FLAGS",
     "TRUTH_VALUES",
     "Channel",
     "CodeSwitchingOutput",
@@ -81,18 +94,25 @@ __all__ = [
     "Task",
     "Timestamps",
     "accepts_none",
+    "as_text",
     "checks",
     "convert_fields",
+    "device_hint",
     "documented_fields",
     "documented_sections",
+    "explaining",
     "for_detection",
     "hint_for",
+    "in_python",
     "is_number",
     "is_same",
     "metavar_of",
     "parse_text",
     "plain",
     "resolve",
+    "same_option",
+    "spell_in_python",
+    "spell_options",
     "with_parameters",
     "without_none",
 ]

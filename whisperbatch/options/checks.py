@@ -29,8 +29,9 @@ def plain(value: object, levels: int = NESTED) -> object:
     """Return a value of bool, int, float, str or tuple in exactly this type.
 
     Args:
-        value: any value; NumPy's numbers and values of derived types are converted.
-        levels: levels of tuples whose items are converted, too.
+        value: any value; NumPy's numbers and values of derived types are converted, and a list
+            becomes a tuple.
+        levels: levels of tuples and lists whose items are converted, too.
 
     Returns:
         The converted value; a value of another type is returned unchanged.
@@ -38,6 +39,8 @@ def plain(value: object, levels: int = NESTED) -> object:
     kind = type(value)
     if kind in {bool, int, float, str, type(None)}:
         return value
+    if kind is list:
+        value, kind = tuple(cast("list[object]", value)), tuple
     if issubclass(kind, tuple) and levels:
         items = tuple.__iter__(cast("tuple[object, ...]", value))
         return tuple(plain(item, levels - 1) for item in items)
@@ -99,62 +102,62 @@ def without_effect(group: object, names: tuple[str, ...], where: str) -> None:
     Args:
         group: a value of a dataclass of options.
         names: the fields that have no effect.
-        where: the situation, for the message: "with vad=False".
+        where: the situation, for the message: "with `vad=False`".
 
     Raises:
         OptionError: the value of a field is not its default.
     """
     for name in names:
         if getattr(group, name) != default(type(group), name):
-            raise OptionError(f"{name} has no effect {where}; leave it out")
+            raise OptionError(f"`{name}` has no effect {where}; leave it out")
 
 
 def number(name: str, value: object, *, minimum: float, maximum: float) -> None:
     """Check for a finite number in a range."""
     if type(value) not in {int, float}:
-        raise OptionError(f"{name} must be a number, not {shown(value)}")
+        raise OptionError(f"`{name}` must be a number, not {shown(value)}")
     _in_range(name, value, minimum, maximum)
 
 
 def integer(name: str, value: object, *, minimum: int, maximum: int) -> None:
     """Check for a whole number in a range."""
     if type(value) is not int:
-        raise OptionError(f"{name} must be a whole number, not {shown(value)}")
+        raise OptionError(f"`{name}` must be a whole number, not {shown(value)}")
     _in_range(name, value, minimum, maximum)
 
 
 def _in_range(name: str, value: object, minimum: float, maximum: float) -> None:
     if not minimum <= value <= maximum:  # type: ignore[operator]  # a number
         raise OptionError(
-            f"{name}={shown(value)} is out of range: from {minimum:.12g} to {maximum:.12g}"
+            f"`{name}={shown(value)}` is out of range: from {minimum:.12g} to {maximum:.12g}"
         )
 
 
 def boolean(name: str, value: object) -> None:
     """Check for True or False."""
     if type(value) is not bool:
-        raise OptionError(f"{name} must be True or False, not {shown(value)}")
+        raise OptionError(f"`{name}` must be True or False, not {shown(value)}")
 
 
 def choice(name: str, value: object, choices: tuple[str | int, ...]) -> None:
     """Check for a value out of `choices`."""
     if type(value) not in {str, int} or value not in choices:
-        raise OptionError(f"{name}={shown(value)} is none of {', '.join(map(str, choices))}")
+        raise OptionError(f"`{name}={shown(value)}` is none of {', '.join(map(str, choices))}")
 
 
 def text(name: str, value: object, *, max_length: int) -> None:
     """Check for text that is not blank and that UTF-8 can encode."""
     if type(value) is not str:
-        raise OptionError(f"{name} must be text, not {shown(value)}")
+        raise OptionError(f"`{name}` must be text, not {shown(value)}")
     if len(value) > max_length:
-        raise OptionError(f"{name} has {len(value)} characters; give at most {max_length}")
+        raise OptionError(f"`{name}` has {len(value)} characters; give at most {max_length}")
     if not value.strip():
-        raise OptionError(f"{name} is empty; leave it out")
+        raise OptionError(f"`{name}` is empty; leave it out")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise OptionError(
-            f"{name}={shown(value)}: character {error.start} is a lone surrogate, which is not "
+            f"`{name}={shown(value)}`: character {error.start} is a lone surrogate, which is not "
             "text; decode the text as UTF-8"
         ) from error
 
@@ -164,17 +167,17 @@ def path(name: str, value: object) -> None:
     try:
         valid = type(os.fspath(value)) is str  # type: ignore[call-overload]  # any value
     except Exception as error:  # a foreign object may raise anything
-        raise OptionError(f"{name}={shown(value)} must be a name or a path") from error
+        raise OptionError(f"`{name}={shown(value)}` must be a name or a path") from error
     if not valid:
-        raise OptionError(f"{name}={shown(value)} must be a name or a path")
+        raise OptionError(f"`{name}={shown(value)}` must be a name or a path")
 
 
 def room_for_speech(name: str, duration: float, pad: float) -> None:
     """Check that a duration leaves at least 1 s for speech between two margins."""
     if duration < 2 * pad + 1:
         raise OptionError(
-            f"{name}={duration} leaves less than 1 s between two margins of speech_pad={pad}; "
-            f"raise {name} or lower speech_pad"
+            f"`{name}={duration}` leaves less than 1 s between two margins of `speech_pad={pad}`; "
+            f"raise `{name}` or lower `speech_pad`"
         )
 
 
@@ -184,30 +187,30 @@ def beam(beam_size: int, patience: float, length_penalty: float) -> None:
         for name, value in (("patience", patience), ("length_penalty", length_penalty)):
             if value != 1:
                 raise OptionError(
-                    f"{name}={value} has no effect on greedy search; give a beam_size above 1"
+                    f"`{name}={value}` has no effect on greedy search; give a `beam_size` above 1"
                 )
     if beam_size * patience < 1:
         raise OptionError(
-            f"patience={patience} with beam_size={beam_size} asks for less than one hypothesis; "
-            "raise patience or beam_size"
+            f"`patience={patience}` with `beam_size={beam_size}` asks for less than one "
+            "hypothesis; raise `patience` or `beam_size`"
         )
 
 
 def tokens(name: str, tokens: object, *, minimum: int) -> None:
     """Check for a tuple of token ids; `minimum` is -1 where -1 stands for the model's list."""
     if type(tokens) is not tuple or not all(type(token) is int for token in tokens):
-        raise OptionError(f"{name} must be a tuple of token ids, not {shown(tokens)}")
+        raise OptionError(f"`{name}` must be a tuple of token ids, not {shown(tokens)}")
     for token in tokens:
         if not minimum <= token <= MAX_TOKEN:
             exception = ", or -1 for the model's own list" if minimum < 0 else ""
             raise OptionError(
-                f"{name}: {shown(token)} is no token id: from 0 to {MAX_TOKEN}{exception}"
+                f"`{name}`: {shown(token)} is no token id: from 0 to {MAX_TOKEN}{exception}"
             )
 
 
 def clips(clips: object) -> None:
     """Check for time ranges in seconds, in ascending order and without overlap."""
-    form = "clip_timestamps must be a tuple of (start, end) pairs in seconds"
+    form = "`clip_timestamps` must be a tuple of (start, end) pairs in seconds"
     if type(clips) is not tuple:
         raise OptionError(f"{form}, not {shown(clips)}")
     position = 0.0
@@ -218,18 +221,18 @@ def clips(clips: object) -> None:
         number(f"clip_timestamps[{index}] start", start, minimum=0, maximum=MAX_DURATION)
         if end is None:
             if index < len(clips) - 1:
-                raise OptionError("clip_timestamps: only the last range may have None as its end")
+                raise OptionError("`clip_timestamps`: only the last range may have None as its end")
             end = math.inf
         else:
             number(f"clip_timestamps[{index}] end", end, minimum=0, maximum=MAX_DURATION)
         if start < position or end <= start:
             raise OptionError(
-                f"clip_timestamps[{index}]={shown(clip)}: the end of a range must be after its "
+                f"`clip_timestamps`[{index}]={shown(clip)}: the end of a range must be after its "
                 "start, and ranges must be in ascending order, without overlap"
             )
         if round((end - start) / MIN_CLIP, 6) < 1:
             raise OptionError(
-                f"clip_timestamps[{index}]={shown(clip)} is shorter than {MIN_CLIP} s, one frame "
+                f"`clip_timestamps`[{index}]={shown(clip)} is shorter than {MIN_CLIP} s, one frame "
                 "of the model's input; give a longer range"
             )
         position = end
@@ -239,12 +242,12 @@ def languages(names: object) -> tuple[str, ...]:
     """Return the codes of languages given by any of their names; each may occur only once."""
     if type(names) is not tuple:
         raise OptionError(
-            f"languages must be a tuple of codes such as ('en', 'fr'), not {shown(names)}"
+            f"`languages` must be a tuple of codes such as ('en', 'fr'), not {shown(names)}"
         )
     codes = tuple(check_language(name, "languages") for name in names)
     if len(set(codes)) < len(codes):
         twice = next(code for code in codes if codes.count(code) > 1)
         raise OptionError(
-            f"languages={shown(names)} contains {twice!r} twice; remove one of the two names"
+            f"`languages={shown(names)}` contains {twice!r} twice; remove one of the two names"
         )
     return codes

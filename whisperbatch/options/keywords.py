@@ -3,17 +3,17 @@
 The types and signatures are for type checkers, editors and `help()`.
 """
 
-import difflib
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from types import MappingProxyType
-from typing import Final, TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar, cast
 
 from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError
+from whisperbatch.options.hints import RECORDINGS, hint_for, in_python
 from whisperbatch.options.options import (
     Channel,
     CodeSwitchingOutput,
@@ -28,62 +28,6 @@ from whisperbatch.options.values import DiarizerChoice, KnownSpeakers
 from whisperbatch.text.messages import one_line
 
 F = TypeVar("F", bound=Callable[..., object])
-
-MIN_SIMILARITY: Final = 0.75  # difflib's ratio: below it, other words only share letters
-MAX_NAME: Final = 60  # characters that are compared with the names of options
-LOAD: Final = "a keyword of load"
-SECONDS: Final = "in seconds"
-
-OTHER_NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        # openai/whisper
-        "logprob_threshold": ("log_prob_threshold", ""),
-        "sample_len": ("max_new_tokens", ""),
-        "temperature_increment_on_fallback": ("temperature", "a tuple such as (0.0, 0.2, 0.4)"),
-        "fp16": ("compute_type", LOAD),
-        "threads": ("intra_threads", LOAD),
-        # faster-whisper
-        "vad_filter": ("vad", ""),
-        "vad_parameters": ("vad_onset", "every VAD parameter is an option"),
-        "threshold": ("vad_onset", ""),
-        "vad_threshold": ("vad_onset", ""),
-        "neg_threshold": ("vad_offset", ""),
-        "min_speech_duration_ms": ("min_speech_duration", SECONDS),
-        "min_silence_duration_ms": ("min_silence_duration", SECONDS),
-        "speech_pad_ms": ("speech_pad", SECONDS),
-        "max_speech_duration_s": ("max_speech_duration", SECONDS),
-        "without_timestamps": ("timestamps", "the default decodes without timestamp tokens"),
-        "hallucination_silence_threshold": ("hallucination_filter", ""),
-        "cpu_threads": ("intra_threads", LOAD),
-        "num_workers": ("inter_threads", LOAD),
-        # earlier versions of whisperbatch
-        "encoder": ("engine", LOAD),
-        "decoder": ("engine", LOAD),
-        "assistant": ("draft_model", LOAD),
-        # transformers
-        "num_beams": ("beam_size", ""),
-        "chunk_length_s": ("chunk_length", SECONDS),
-        "return_timestamps": ("word_timestamps", ""),
-        "torch_dtype": ("compute_type", LOAD),
-        "dtype": ("compute_type", LOAD),
-        # WhisperX, whisper.cpp, stable-ts and OpenAI's API
-        "chunk_size": ("chunk_length", SECONDS),
-        "speaker_labels": ("diarize", ""),
-        "diarization": ("diarize", ""),
-        "diarize_model": ("diarizer", ""),
-        "hf_token": ("", "set the environment variable HF_TOKEN"),
-        "prompt": ("initial_prompt", ""),
-        "translate": ("task", 'the value "translate"'),
-        "word_level_timestamps": ("word_timestamps", ""),
-        # short forms
-        "lang": ("language", ""),
-        "beam": ("beam_size", ""),
-        "beams": ("beam_size", ""),
-        "batch": ("batch_size", ""),
-        "temp": ("temperature", ""),
-    }
-)
-"""Name elsewhere -> name here ("" if there is no such option), and a remark."""
 
 
 class DetectionKeywords(TypedDict, total=False):
@@ -181,7 +125,7 @@ def for_detection(**keywords: Unpack[DetectionKeywords]) -> Options:
     """
     for name in keywords:
         if name in OPTION_NAMES and name not in DETECTION_OPTIONS:
-            raise OptionError(f"{name} has no effect on detect_language; leave it out")
+            raise OptionError(f"`{name}` has no effect on detect_language; leave it out")
     return resolve(None, **keywords)
 
 
@@ -195,32 +139,13 @@ def resolve(options: Options | None, **keywords: Unpack[OptionKeywords]) -> Opti
         raise OptionError(f"options must be an Options value, not {type(options).__name__}")
     for name in keywords:
         if name not in OPTION_NAMES:
-            hint = hint_for(name) or "help(whisperbatch.Options) lists all options"
+            spell = in_python(OPTION_NAMES, "a keyword of load")
+            hint = (
+                hint_for(name, OPTION_NAMES, spell)
+                or "help(whisperbatch.Options) lists all options"
+            )
             raise OptionError(f"{one_line(name)} is not an option; {hint}")
     return replace(options or Options(), **keywords)
-
-
-def hint_for(
-    name: str, names: Iterable[str] | None = None, spell: Callable[[str], str] = str
-) -> str:
-    """Return how to correct an unknown option name: "did you mean beam_size?", "use vad".
-
-    Args:
-        name: the unknown name, as a keyword (`vad_filter`) or as a flag (`--vad-filter`).
-        names: the names that may be suggested for a close spelling; None for all options.
-        spell: writes a name for the message; the command line makes a flag of the name.
-
-    Returns:
-        The hint, or "" if no name is close and the name is not known from other projects.
-    """
-    keyword = name.lstrip("-").replace("-", "_").lower()[:MAX_NAME]
-    if keyword in OTHER_NAMES:
-        here, remark = OTHER_NAMES[keyword]
-        if not here:
-            return remark
-        return f"use {spell(here)} ({remark})" if remark else f"use {spell(here)}"
-    close = difflib.get_close_matches(keyword, names or OPTION_NAMES, n=1, cutoff=MIN_SIMILARITY)
-    return f"did you mean {spell(close[0])}?" if close else ""
 
 
 def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> Callable[[F], F]:
@@ -236,15 +161,37 @@ def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        documented = signature.replace(parameters=[*parameters, *keywords])
-        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
         if texts and texts.__doc__ and function.__doc__:
             entries = texts.__doc__.partition("Attributes:\n")[2].rstrip()
             arguments, returns, rest = function.__doc__.partition("\n\n    Returns:")
             function.__doc__ = f"{arguments}\n{entries}{returns}{rest}"
+        names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if {"source", "sources"} & {*names}:
+            function = _explaining(function, names)
+        documented = signature.replace(parameters=[*parameters, *keywords])
+        function.__signature__ = documented  # type: ignore[attr-defined]  # inspect reads this
         return function
 
     return decorate
+
+
+def _explaining(function: F, names: Sequence[str]) -> F:
+    """Return a function that says where the recording goes if another keyword has it.
+
+    Args:
+        function: takes a recording, or several.
+        names: its positional parameters.
+    """
+
+    @functools.wraps(function)
+    def checked(*arguments: object, **keywords: object) -> object:
+        if not {*names[len(arguments) :]} <= keywords.keys():
+            for name in keywords:
+                if name in RECORDINGS:
+                    raise OptionError(f"{name} is not an option; {hint_for(name, ())}")
+        return function(*arguments, **keywords)
+
+    return cast("F", checked)
 
 
 def documented_fields(documented: object) -> dict[str, str]:

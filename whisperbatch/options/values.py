@@ -1,9 +1,10 @@
 """Values of options: known speakers and the diarizer; and all values as text, as in a form."""
 
+import ast
 import re
 import types
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import (
@@ -50,6 +51,8 @@ _FILES: Final = (str, PathLike, bytes, bytearray, memoryview)
 
 TRUTH_VALUES: Final = {"true": True, "false": False}
 
+_QUOTED_NAME: Final = re.compile(r"'([\w.:/+-]+)'")
+
 TEMPERATURES: Final = float | tuple[float, ...]
 RANGES: Final = tuple[tuple[float, float | None], ...]
 
@@ -92,7 +95,7 @@ class References(KnownSpeakers):
 
     def __init__(self, pairs: tuple[tuple[object, object], ...]) -> None:
         if len(pairs) > MAX_KNOWN:
-            raise OptionError(f"{OPTION} has {len(pairs)} names; give at most {MAX_KNOWN}")
+            raise OptionError(f"`{OPTION}` has {len(pairs)} names; give at most {MAX_KNOWN}")
         sources: dict[str, Source] = {}
         keys: dict[str, str] = {}
         for given, source in pairs:
@@ -100,13 +103,13 @@ class References(KnownSpeakers):
             key = _key(name)
             if key in keys:
                 raise OptionError(
-                    f"{OPTION}: {shown(name)} and {shown(keys[key])} are the same name; join the "
+                    f"`{OPTION}`: {shown(name)} and {shown(keys[key])} are the same name; join the "
                     "recordings of one speaker, or choose another name"
                 )
             keys[key] = name
             if not _is_recording(source):
                 raise OptionError(
-                    f"{OPTION}[{shown(name)}]={shown(source)} is not a recording; give a path, "
+                    f"`{OPTION}`[{shown(name)}]={shown(source)} is not a recording; give a path, "
                     "bytes, an open binary file, an Audio, or a float32 or int16 array"
                 )
             sources[name] = cast("Source", source)
@@ -153,7 +156,7 @@ def references(value: object) -> References | None:
         pairs = None
     if pairs is None:
         raise OptionError(
-            f'{OPTION} must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
+            f'`{OPTION}` must be a mapping of names to recordings, such as {{"Ann": "ann.wav"}}, '
             f"not {shown(value)}"
         )
     return References(pairs) if pairs else None
@@ -170,7 +173,7 @@ def checked_diarizer(value: object) -> object:
         is_path = value[0] in ".~" or any(mark in value for mark in ("/", "\\"))
         if value not in DIARIZERS and not is_path:
             raise OptionError(
-                f"diarizer={shown(value)} is none of {', '.join(DIARIZERS)}; write a folder as "
+                f"`diarizer={shown(value)}` is none of {', '.join(DIARIZERS)}; write a folder as "
                 "./folder, and a repository as owner/name"
             )
         return value
@@ -180,8 +183,8 @@ def checked_diarizer(value: object) -> object:
         if isinstance(value, AnyDiarizer) and not isinstance(value, type):
             return value
     except Exception as error:  # a foreign object may raise anything
-        raise OptionError(f"diarizer must be {expected}, not {shown(value)}") from error
-    raise OptionError(f"diarizer must be {expected}, not {shown(value)}")
+        raise OptionError(f"`diarizer` must be {expected}, not {shown(value)}") from error
+    raise OptionError(f"`diarizer` must be {expected}, not {shown(value)}")
 
 
 def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -221,7 +224,7 @@ def _is_recording(source: object) -> bool:
     if issubclass(type(source), _FILES) or _is_samples(source):
         return True
     try:
-        return callable(getattr(source, "read", None))
+        return callable(getattr(source, "read", None)) or hasattr(type(source), "__array__")
     except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
         return False
 
@@ -237,22 +240,22 @@ def _is_samples(source: object) -> bool:
 def _checked_name(name: object) -> str:
     """Return a name that every output format can hold, in exactly the type str."""
     if not issubclass(type(name), str):
-        raise OptionError(f"{OPTION}: a name must be text, not {shown(name)}")
+        raise OptionError(f"`{OPTION}`: a name must be text, not {shown(name)}")
     name = str.__str__(cast("str", name))
     if not any(unicodedata.category(c) != "Cf" and not c.isspace() for c in name):
-        raise OptionError(f"{OPTION}: the name {shown(name)} is empty; give every speaker a name")
+        raise OptionError(f"`{OPTION}`: the name {shown(name)} is empty; give every speaker a name")
     checks.text(f"{OPTION}: a name", name, max_length=MAX_NAME)
     if escape_controls(name) != name:
         raise OptionError(
-            f"{OPTION}: the name {shown(name)} has a line break or another control character; "
+            f"`{OPTION}`: the name {shown(name)} has a line break or another control character; "
             "leave it out"
         )
     if name != name.strip():
-        raise OptionError(f"{OPTION}: the name {shown(name)} has a space at an end; leave it out")
+        raise OptionError(f"`{OPTION}`: the name {shown(name)} has a space at an end; leave it out")
     if GIVEN_NAME.fullmatch(_key(name)):
         raise OptionError(
-            f"{OPTION}: {shown(name)} is a name that whisperbatch gives to other speakers; choose "
-            "another name"
+            f"`{OPTION}`: {shown(name)} is a name that whisperbatch gives to other speakers; "
+            "choose another name"
         )
     return name
 
@@ -289,6 +292,25 @@ def parse_text(annotation: object, text: str) -> object:
     if value_type is str or get_origin(value_type) is Literal:
         return text
     return FORMS[value_type][1](text)
+
+
+def as_text(literal: str) -> str:
+    """Return a value as a flag or a form has it: "none", "0.0,0.2", "Ann=ann.wav".
+
+    Args:
+        literal: the value as Python writes it; a part of a literal is returned without quotes.
+    """
+    try:
+        value = ast.literal_eval(literal)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # shortened, or several values
+        return _QUOTED_NAME.sub(r"\1", literal)
+    if isinstance(value, str):
+        return _QUOTED_NAME.sub(r"\1", repr(value))  # other text keeps its quotes
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={item}" for name, item in value.items())
+    if isinstance(value, tuple | list):
+        return ",".join(as_text(repr(item)) for item in value if item is not None)
+    return str(value).lower()
 
 
 def metavar_of(value_type: object) -> str:
@@ -337,11 +359,13 @@ def _parse_temperatures(text: str) -> float | tuple[float, ...]:
 
 def _parse_ranges(text: str) -> tuple[tuple[float, float | None], ...]:
     """Parse "start,end,start,end,..."; the last end may be missing."""
-    times: list[float | None] = [float(part) for part in _parts(text)]
-    if len(times) % 2:
-        times.append(None)
-    starts = [0.0 if time is None else time for time in times[::2]]
-    return tuple(zip(starts, times[1::2], strict=True))
+    return ranges_of([float(part) for part in _parts(text)])
+
+
+def ranges_of(times: Sequence[float]) -> tuple[tuple[float, float | None], ...]:
+    """Return the time ranges of start, end, start, end, ...; the last end may be missing."""
+    ends: list[float | None] = [*times[1::2], None]
+    return tuple(zip(times[::2], ends, strict=False))
 
 
 def _parts(text: str) -> list[str]:

@@ -6,7 +6,6 @@ Every error has this body, also an unexpected exception. OpenAI's clients repeat
 statuses 408, 409, 429 and 500 to 599, unless the header `x-should-retry` says "false".
 """
 
-import ast
 import math
 import re
 from collections.abc import Mapping
@@ -19,16 +18,17 @@ from starlette.responses import JSONResponse
 
 import whisperbatch as wb
 from whisperbatch.addresses import without_secrets
+from whisperbatch.options import as_text
 
 OPTION_NAMES: Final = frozenset(
     field.name for group in (wb.Options, wb.SubtitleOptions) for field in fields(group)
 )
 
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
 QUOTED: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-TUPLE: Final = re.compile(
-    r"(?:(?<==)|(?<=\bnot )|(?<=such as )|(?<=for example ))\((?:[^()]|\([^()]*\))*\)"
-)
-"""A value that is a tuple, perhaps of tuples."""
+TUPLE: Final = re.compile(r"(?:(?<=\bnot )|(?<=such as )|(?<=\[\d\]=))\((?:[^()]|\([^()]*\))*\)")
+"""A value that is a tuple, perhaps of tuples, and not the value of an option."""
 CALL: Final = re.compile(r", for example from \w+\(\)")
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {"True": "true", "False": "false", "None": "none", "tuple": "list"}
@@ -113,11 +113,12 @@ def invalid(message: str, param: str | None, code: str | None = "invalid_value")
     return ApiError(400, message, param=param, code=code)
 
 
-def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for each kind
+def as_api_error(error: BaseException, names: Mapping[str, str] = _NO_NAMES) -> ApiError:  # noqa: PLR0911 - one for each kind
     """Return the answer to an exception of the library.
 
     Args:
         error: any exception; an unknown exception is an error of the server.
+        names: options that the client's form sets by fields with another name.
 
     Returns:
         The answer. Its message names the cause.
@@ -131,7 +132,8 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
         code = "audio_too_long" if too_long else "invalid_audio"
         return invalid(message_for_clients(error), "file", code)
     if isinstance(error, wb.OptionError):
-        return invalid(message_for_clients(error), option_in(str(error)))
+        option = next((name for name in error.options if name in OPTION_NAMES), None)
+        return invalid(message_for_clients(error, names), names.get(option or "", option))
     if isinstance(error, wb.MissingExtraError):
         return ApiError(501, str(error), kind="server_error", code="not_installed", may_retry=False)
     if isinstance(error, wb.ClosedError):
@@ -143,30 +145,28 @@ def as_api_error(error: BaseException) -> ApiError:  # noqa: PLR0911 - one for e
     return ApiError(500, message, kind="server_error", code="internal_error", may_retry=False)
 
 
-def message_for_clients(error: wb.WhisperBatchError) -> str:
-    """Return the message of an error with values as clients write them, not as Python does.
+def message_for_clients(error: wb.WhisperBatchError, names: Mapping[str, str] = _NO_NAMES) -> str:
+    """Return the message of an error with options as clients write them, not as Python does.
 
     vad=False, temperature=(0.0, 0.2), task='translate'     in Python
     vad=false, temperature=0.0,0.2, task=translate          in a form
+
+    Args:
+        error: of the library.
+        names: options that the client's form sets by fields with another name.
     """
-    text = TUPLE.sub(_as_list, CALL.sub("", str(error)))
-    text = re.sub(r"\b(\w+)='([\w.-]+)'", r"\1=\2", text)
+
+    def spell(option: str, value: str | None) -> str:
+        name = names.get(option, option)
+        return name if value is None else f"{name}={as_text(value)}"
+
+    text = TUPLE.sub(lambda match: as_text(match[0]), CALL.sub("", error.spelled(spell)))
     parts = QUOTED.split(text)
     parts[::2] = [
         re.sub(rf"\b({'|'.join(WORDS)})\b", lambda match: WORDS[match[1]], part)
         for part in parts[::2]
     ]
     return "".join(parts)
-
-
-def _as_list(match: re.Match[str]) -> str:
-    """Return the items of a tuple, as in a form: "0.0,0.2"."""
-    try:
-        items = ast.literal_eval(match[0])
-    except (ValueError, SyntaxError):  # shortened
-        return match[0]
-    pairs = [item if isinstance(item, tuple) else (item,) for item in items]
-    return ",".join(str(item) for pair in pairs for item in pair)
 
 
 def unavailable(message: str, retry_after: float = 5.0) -> ApiError:
@@ -182,8 +182,3 @@ def client_gone() -> ApiError:
 def shutting_down() -> ApiError:
     """Return the error of a server that shuts down (status 503)."""
     return unavailable("the server is shutting down")
-
-
-def option_in(message: str) -> str | None:
-    """Return the option that a message of an `OptionError` is about; None if none is named."""
-    return next((word for word in re.findall(r"\w+", message) if word in OPTION_NAMES), None)

@@ -467,10 +467,9 @@ def about(error: wb.OptionError, form: Mapping[str, Sequence[str]]) -> ApiError:
         form: the values of each field.
 
     Returns:
-        The answer, with the name of the field that set the option.
+        The answer, with the names of the fields that set the options.
     """
-    answer = as_api_error(error)
-    field = OPTION_FIELDS.get(answer.param or "")
-    if field and any(name.partition("[")[0] == field for name in form):
-        answer.param = field
-    return answer
+    given = {name.partition("[")[0] for name in form}
+    return as_api_error(
+        error, {option: field for option, field in OPTION_FIELDS.items() if field in given}
+    )

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from types import FrameType
-from typing import Final
+from typing import Final, Literal, get_args, get_origin
 
 import uvicorn
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from pydantic_settings import CliApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import whisperbatch as wb
+from whisperbatch.options import metavar_of, without_none
 from whisperbatch.server.app import Server
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.listening import addresses, listen
@@ -84,6 +85,23 @@ def serve(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def flag_texts() -> dict[str, tuple[str, str]]:
+    """Return the name of each setting, with the form of its value, and what it does."""
+    texts: dict[str, tuple[str, str]] = {}
+    for name, field in ServerSettings.model_fields.items():
+        value_type = without_none(field.annotation)
+        is_choice = get_origin(value_type) is Literal
+        value = "|".join(get_args(value_type)) if is_choice else metavar_of(value_type)
+        given = field.default not in (None, "", "{}", False)
+        default = f" Default: {field.default}." if given else ""
+        text = (field.description or "").replace("`", "")
+        texts[name] = (
+            value if value_type is not bool else "",
+            f"{text[:1].upper()}{text[1:]}{default}",
+        )
+    return texts
 
 
 def settings_of(arguments: Sequence[str]) -> ServerSettings:

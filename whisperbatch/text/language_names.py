@@ -141,11 +141,11 @@ def check_language(language: object, name: str = "language") -> str:
         OptionError: the value names no language of Whisper; the message names the nearest language.
     """
     if not issubclass(type(language), str):
-        raise OptionError(f"{name} must be a code such as 'en', not {shown(language)}")
+        raise OptionError(f"`{name}` must be a code such as 'en', not {shown(language)}")
     text = _text(language)
     code = find_language(text)
     if code is None:
-        raise OptionError(f"{name}={shown(language)} {_problem(text, name)}")
+        raise OptionError(f"`{name}={shown(language)}` {_problem(text, name)}")
     return code
 
 
@@ -216,14 +216,14 @@ def _problem(text: str, name: str) -> str:
     if not text:
         return "is empty; leave it out, or give a code such as 'en'"
     if _joined(text) in SEVERAL:
-        return "means several languages; leave it out, and give multilingual=True"
+        return "means several languages; leave it out, and give `multilingual=True`"
     if _joined(text) in AUTOMATIC:
-        return f"means no language; leave it out: without {name}, the language is detected"
+        return f"means no language; leave it out: without `{name}`, the language is detected"
     if text in _UNCLEAR:
         return _UNCLEAR[text]
     codes = {code for part in re.split(r"[,;/+&]| and ", text) if (code := find_language(part))}
     if len(codes) > 1:
-        return f"names several languages; leave it out, and give languages={tuple(sorted(codes))}"
+        return f"names several languages; leave it out, and give `languages={tuple(sorted(codes))}`"
     nearest = _nearest(text)
     hint = f"did you mean {nearest!r}?" if nearest else "give a code such as 'en', or 'auto'"
     return f"is not a language of Whisper; {hint}"

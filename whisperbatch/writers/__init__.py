@@ -7,6 +7,7 @@ transcript -> tables                        txt, tsv, csv, rttm
               |- timing                     when each cue is shown
               `- rules                      of broadcasters, for both; `checking` finds violations
            -> timeline                      a picture, for the command line
+           -> notebook                      HTML, for the cell of a notebook
 files                                       written completely, or not at all
 """
 
@@ -17,9 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from typing_extensions import Unpack
+
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.files import make_folder, write_atomically, write_through
-from whisperbatch.options import checks, plain
+from whisperbatch.options import OTHER_FORMATS, checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import styled, subtitles, tables
@@ -29,10 +32,12 @@ from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
     TABLE_FORMATS,
+    FileKeywords,
     FileOptions,
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    file_options,
 )
 from whisperbatch.writers.rules import FRAME_RATE, RulesName
 from whisperbatch.writers.verbose_json import (
@@ -97,6 +102,7 @@ def render(
     transcript: Transcript | Diarization,
     format: str,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> str:
     """Return a transcript as the text of a file.
 
@@ -106,6 +112,7 @@ def render(
         format: a name from `FORMATS`.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The text; every line ends with a line feed.
@@ -118,6 +125,7 @@ def render(
     if not isinstance(transcript, Transcript | Diarization):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
     check_format(format, f"format={shown(format)}")
+    options = file_options(format, options, **keywords)
     if options is not None:
         check_file_options(options, (format,))
     try:
@@ -141,6 +149,7 @@ def write(
     path: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> Path:
     """Write a transcript to a file, in UTF-8.
 
@@ -154,6 +163,7 @@ def write(
         format: a name from `FORMATS`; None takes the suffix of the path.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The path.
@@ -168,7 +178,7 @@ def write(
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_atomically(path, render(transcript, format, options).encode())
+    return write_atomically(path, render(transcript, format, options, **keywords).encode())
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
@@ -176,8 +186,8 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
     segments = transcript.segments
     if segments and layout.needs_words and not any(segment.words for segment in segments):
         raise OptionError(
-            f"{layout.needs_words[0]} has no effect without words; "
-            "transcribe with word_timestamps=True"
+            f"`{layout.needs_words[0]}` has no effect without words; "
+            "transcribe with `word_timestamps=True`"
         )
 
 
@@ -190,6 +200,12 @@ def check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `w
     name = plain(format)
     if type(name) is str and name in FORMATS:
         return
-    near = difflib.get_close_matches(shown(name).strip("'").lower(), FORMATS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the formats are {', '.join(FORMATS)}"
+    text = shown(name).strip("'").lower()
+    near = difflib.get_close_matches(text, FORMATS, n=1)
+    if text in OTHER_FORMATS:
+        hint = f"use {OTHER_FORMATS[text]}"
+    elif near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"the formats are {', '.join(FORMATS)}"
     raise OptionError(f"{subject} is not a format; {hint}")

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from whisperbatch.errors import OptionError
-from whisperbatch.options import checks, convert_fields
+from whisperbatch.options import checks, convert_fields, hint_for
+from whisperbatch.text import one_line, short_repr
 from whisperbatch.writers.rules import FRAME_RATE, Rules, RulesName, rules_for
 
 MAX_LIMIT: Final = 1000  # columns, lines, words, columns per second: more than any screen shows
@@ -120,6 +121,8 @@ class SubtitleOptions(_FormatOptions):
     frame_rate: float = FRAME_RATE
     speaker_style: SpeakerStyle = "name"
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, SubtitleOptions)
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
@@ -137,7 +140,7 @@ class SubtitleOptions(_FormatOptions):
         checks.number("frame_rate", self.frame_rate, minimum=1, maximum=MAX_LIMIT)
         if (self.max_line_width, self.max_words_per_line) == (None, None) and self.max_line_count:
             checks.without_effect(
-                self, ("max_line_count",), "without max_line_width or max_words_per_line"
+                self, ("max_line_count",), "without `max_line_width` or `max_words_per_line`"
             )
         if self.subtitle_rules == "plain":
             checks.without_effect(self, _TIMES, 'with subtitle_rules="plain"')
@@ -222,6 +225,55 @@ class TableOptions(_FormatOptions):
 
 
 FileOptions: TypeAlias = SubtitleOptions | TableOptions
+
+
+class SubtitleKeywords(TypedDict, total=False):
+    """The fields of `SubtitleOptions`."""
+
+    max_line_width: int | Literal["auto"] | None
+    max_line_count: int | Literal["auto"] | None
+    max_words_per_line: int | None
+    highlight_words: bool
+    subtitle_rules: RulesName
+    min_cue_duration: float | Literal["auto"]
+    max_cue_duration: float | Literal["auto"] | None
+    max_reading_speed: float | Literal["auto"] | None
+    frame_rate: float
+    speaker_style: SpeakerStyle
+
+
+class FileKeywords(SubtitleKeywords, total=False):
+    """The fields of `SubtitleOptions` and `TableOptions`."""
+
+    spreadsheet_safe: bool
+
+
+def file_options(
+    format: str,  # noqa: A002 - as in `write`
+    options: FileOptions | None,
+    **keywords: Unpack[FileKeywords],
+) -> FileOptions | None:
+    """Return `options` (None: the defaults) with the fields that `keywords` name replaced.
+
+    Args:
+        format: a name from `FORMATS`.
+        options: as in `write`.
+        **keywords: fields of the options that have an effect on the format.
+
+    Raises:
+        OptionError: a keyword is unknown or wrong, or has no effect on the format.
+    """
+    known = FORMAT_OPTIONS.get(format, ())
+    for name in keywords:
+        if name not in known:
+            if name in FileKeywords.__annotations__:
+                raise OptionError(f"{name} has no effect on {format}; leave it out")
+            hint = hint_for(name, known) or f"{format} has {', '.join(known) or 'no options'}"
+            raise OptionError(f"{one_line(name)} is not an option of files; {hint}")
+    if not keywords:
+        return options
+    kind = TableOptions if format in TABLE_FORMATS else SubtitleOptions
+    return replace(cast("Any", options or kind()), **keywords)  # type: ignore[no-any-return]
 
 
 def check_file_options(options: FileOptions, formats: Collection[str]) -> None:

@@ -91,7 +91,7 @@ def rttm(result: Transcript | Diarization) -> str:
     """
     diarization = result.diarization if isinstance(result, Transcript) else result
     if diarization is None:
-        raise OptionError("format 'rttm' needs speakers; transcribe with diarize=True")
+        raise OptionError("format 'rttm' needs speakers; transcribe with `diarize=True`")
     recording = _identifier(diarization.source or result.source)
     lines = []
     for turn in diarization.turns:

@@ -68,7 +68,7 @@ def check_plot(plot_format: str) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     if plot_format not in PLOT_FORMATS:
-        raise OptionError(f"plot={plot_format!r} is none of {', '.join(PLOT_FORMATS)}")
+        raise OptionError(f"`plot={plot_format!r}` is none of {', '.join(PLOT_FORMATS)}")
     if not find_spec("matplotlib"):
         raise MissingExtraError("matplotlib is not installed: pip install 'whisperbatch[plot]'")
 

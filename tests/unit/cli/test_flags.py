@@ -174,7 +174,7 @@ def test_text_is_parsed(name: str, text: str, expected: object) -> None:
 )
 def test_invalid_text_is_refused(name: str, text: str) -> None:
     [flag] = flags.option_flags({name})
-    with pytest.raises(typer.BadParameter, match="is not of the form"):
+    with pytest.raises(typer.BadParameter, match=r"is not (of the form [NX],|a whole number)"):
         typer_option(flag).parser(text)
 
 
@@ -212,6 +212,11 @@ def test_the_fields_of_a_dataclass_are_removed_from_the_keywords() -> None:
         ("--initial_prompt True", "--initial-prompt True"),
         ("--output_format srt --threads 4", "--format srt --intra-threads 4"),
         ("--logprob_threshold=-2", "--log-prob-threshold=-2"),
+        ("--vad_filter True -l en", "--vad --language en"),
+        ("--vad-filter=False -t 4", "--no-vad --intra-threads 4"),
+        ("--device_id 0 --prompt=a_b", "--device-index 0 --initial-prompt=a_b"),
+        ("a.mp3 -- -osrt", "a.mp3 -- -osrt"),
+        ("--model -", "--model -"),
         ("a.mp3 -- --beam_size True", "a.mp3 -- --beam_size True"),
         ("-", "-"),
     ],
@@ -220,6 +225,35 @@ def test_spellings_of_other_programs_are_accepted(given: str, expected: str) -> 
     commands: Any = typer.main.get_command(app)
     switches = flags.find_switches(commands.commands.values())
     assert flags.normalize(given.split(), switches) == expected.split()
+
+
+def test_short_flags_of_whisper_cpp_are_explained() -> None:
+    with pytest.raises(OptionError, match="No such option: -osrt; use --format srt"):
+        flags.normalize(["a.mp3", "-osrt"], {})
+    for arguments in (["-f", "talk.wav"], ["--format", "talks/a"]):
+        with pytest.raises(OptionError, match="give a recording without a flag"):
+            flags.normalize(arguments, {})
+    assert flags.normalize(["-f", ".srt"], {}) == ["-f", ".srt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("beam_size", None, "--beam-size"),
+        ("vad", "False", "--no-vad"),
+        ("vad", "True", "--vad"),
+        ("language", "'en'", "--language en"),
+        ("hotwords", "'two words'", "--hotwords 'two words'"),
+        ("temperature", "(0.0, 0.2)", "--temperature 0.0,0.2"),
+        ("clip_timestamps", "((0, 5), (6, None))", "--clip-timestamps 0,5,6"),
+        ("known_speakers", '{"Ann": "ann.wav"}', "--known-speakers Ann=ann.wav"),
+        ("batch_size", "None", "--batch-size none"),
+        ("engine", "'onnxruntime' or 'torch'", "--engine onnxruntime or torch"),
+        ("on_error", "'yield'", "on_error='yield'"),
+    ],
+)
+def test_an_option_is_written_as_a_flag(name: str, value: str | None, text: str) -> None:
+    assert flags.as_flag(name, value) == text
 
 
 def test_option_names_in_help_texts_are_flags() -> None:

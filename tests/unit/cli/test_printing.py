@@ -19,7 +19,14 @@ from tests.unit.fakes import write_noise
 from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.printing import loading_status, print_note_on_terminal, print_segment
 from whisperbatch.cli.recordings import Tally
-from whisperbatch.cli.screen import CHANGED_SPEAKERS, JsonLines, Lines, Terminal, open_screen
+from whisperbatch.cli.screen import (
+    CHANGED_SPEAKERS,
+    LINES,
+    JsonLines,
+    Lines,
+    Terminal,
+    open_screen,
+)
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.types import Diarization, Segment, Transcript, Turn
@@ -111,7 +118,8 @@ ITEM = WorkItem("-", ())
 def test_without_a_terminal_the_status_goes_to_standard_error_unless_text_is_printed(
     capsys: pytest.CaptureFixture[str], *, json_lines: bool, text: bool, quiet: bool, expected: str
 ) -> None:
-    screen = open_screen([ITEM], json_lines=json_lines, text=text, quiet=quiet)
+    printed = LINES if text else ""
+    screen = open_screen([ITEM], json_lines=json_lines, printed=printed, quiet=quiet)
     assert isinstance(screen, JsonLines if json_lines else Lines)
     screen.show_status("loading")
     screen.show_status("")
@@ -125,11 +133,12 @@ def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
     screen = Terminal(console, [ITEM], text=True)
     try:
         screen.show_status("loading model base ...")
-        screen.show_status("compiling")
-        descriptions = [bar.description for bar in screen._bars.tasks]
-        assert descriptions == ["-", "compiling"]
+        screen.show_status("compiling [1/2]")
+        assert "loading model base ..." in out.getvalue()
+        assert "compiling [1/2]" in out.getvalue()
+        seen = len(out.getvalue())
         screen.show_status("")
-        assert [bar.description for bar in screen._bars.tasks] == ["-"]
+        assert "compiling" not in out.getvalue()[seen:]
     finally:
         screen.close()
 
@@ -168,7 +177,7 @@ def final(*segments: Segment) -> Transcript:
 
 
 def test_lines_have_the_final_speakers(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Lines(text=True)
+    screen = Lines([ITEM])
     screen.show(SegmentReady(ITEM, provisional("Yes.")))
     assert capsys.readouterr().out == ""
     settled = replace(segment("Yes."), speaker="SPEAKER_01")
@@ -185,7 +194,7 @@ def test_lines_have_the_final_speakers(capsys: pytest.CaptureFixture[str]) -> No
 def test_segments_that_wait_are_printed_when_the_screen_is_closed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    screen = Lines(text=True)
+    screen = Lines([ITEM])
     screen.show(SegmentReady(ITEM, provisional("Yes.")))
     screen.show(SegmentReady(ITEM, provisional("No.", "SPEAKER_01")))
     screen.close()
@@ -197,7 +206,7 @@ def test_ctrl_c_within_the_last_lines_loses_no_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal comes when the first line is printed; the handler closes the screen."""
-    screen = Lines(text=True)
+    screen = Lines([ITEM])
     first = iter([True])
 
     def print_and_interrupt(line: Segment) -> None:
@@ -215,7 +224,7 @@ def test_ctrl_c_within_the_last_lines_loses_no_line(
 
 
 def test_a_closed_output_fails_once() -> None:
-    screen = Lines(text=True)
+    screen = Lines([ITEM])
     for text in ("Yes.", "No."):
         screen.show(SegmentReady(ITEM, provisional(text)))
     with pytest.MonkeyPatch.context() as patch:
@@ -265,7 +274,7 @@ def test_recordings_of_other_processes_are_counted_and_not_printed(
 ) -> None:
     items = [WorkItem(f"{number}.mp3", (Path(f"{number}.txt"),)) for number in range(3)]
     elsewhere = FinishedElsewhere(items[0])
-    for screen in (JsonLines(), Lines(text=True)):
+    for screen in (JsonLines(), Lines([ITEM])):
         screen.show(elsewhere)
         screen.close()
     assert capsys.readouterr() == ("", "")

@@ -5,14 +5,17 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
 from tests.unit.models.model_files import encode_model_bin, error_message, write_model
+from whisperbatch.cli.printing import shown_progress
 from whisperbatch.errors import ModelError
 from whisperbatch.models import packages
 from whisperbatch.models.packages import PACKAGES, PackagedModel, WeightsFile
@@ -222,9 +225,30 @@ class Network:
         return str(answer)
 
 
+class Hub:
+    """Replacement of HfApi: the sizes of the files of a repository."""
+
+    sizes: ClassVar[Mapping[str, int | None]] = {
+        "model.bin": 483_546_902,
+        "vocabulary.txt": 459_861,
+        "README.md": 10**9,
+    }
+
+    def model_info(
+        self, repository: str, *, revision: str | None, files_metadata: bool, timeout: float
+    ) -> Any:
+        assert files_metadata
+        assert timeout > 0
+        if not self.sizes:
+            raise ConnectionError(repository, revision)
+        siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in self.sizes.items()]
+        return SimpleNamespace(siblings=siblings)
+
+
 @pytest.fixture
 def online(hub: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
 
     def answering(network: Network) -> Network:
         monkeypatch.setattr(huggingface_hub, "snapshot_download", network)
@@ -244,6 +268,37 @@ def test_download(tmp_path: Path, online: Any, caplog: pytest.LogCaptureFixture)
     ]
     assert {"model.bin", "config.json", "tokenizer.json", "vocabulary.*"} <= {*network.calls[1][2]}
     assert "downloading Systran/faster-whisper-small" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        (Hub.sizes, "downloading Systran/faster-whisper-small (484 MB) from"),
+        ({"model.bin": 3_090_000_000}, "downloading Systran/faster-whisper-small (3,090 MB) from"),
+        ({"model.bin": None}, "downloading Systran/faster-whisper-small from"),
+        ({}, "downloading Systran/faster-whisper-small from"),
+    ],
+)
+def test_a_download_states_its_size_before_it_begins(
+    tmp_path: Path,
+    online: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: Mapping[str, int | None],
+    shown: str,
+) -> None:
+    """The line is a progress message, which the command line shows."""
+    monkeypatch.setattr(Hub, "sizes", sizes)
+    online(Network(write_model(tmp_path / "downloaded")))
+    lines: list[str] = []
+    level = logging.getLogger("whisperbatch").level
+    logging.getLogger("whisperbatch").setLevel(logging.INFO)
+    try:
+        with shown_progress(lines.append):
+            find_model("small")
+    finally:
+        logging.getLogger("whisperbatch").setLevel(level)
+    assert len(lines) == 1
+    assert shown in lines[0]
 
 
 def test_incomplete_snapshot_is_completed(tmp_path: Path, online: Any) -> None:

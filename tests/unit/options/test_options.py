@@ -20,7 +20,6 @@ from whisperbatch.options import (
     for_detection,
     resolve,
 )
-from whisperbatch.options.keywords import LOAD, OTHER_NAMES, hint_for
 from whisperbatch.text.messages import shown
 
 CALLS = [
@@ -38,8 +37,10 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "sampling_rate": (0, 999, 768_001, -8000, "8000", 16000.0, True),
     "max_duration": (0, -1.0, "60", True, float("nan"), float("inf")),
     "clip_timestamps": (
-        [(0, 1)],
-        (0, 1),
+        "a",
+        "1:30",
+        (0, (1, 2)),
+        (1, 0),
         ((1, 0),),
         ((0, 2), (1, 3)),
         ((0, None), (5, 6)),
@@ -63,7 +64,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "max_silence": (-1, "1", 31),
     "features": ("fbank", None),
     "language": ("xx", "", 3, ("en",)),
-    "languages": (["en"], "en", ("xx",), ("en", "English"), None),
+    "languages": ("en", ("xx",), ("en", "English"), None),
     "language_detection_segments": (0, 1.5, 1001, True),
     "language_detection_length": (1.9, 31, "10"),
     "language_detection_threshold": (-0.1, 1.1, "0.5"),
@@ -78,7 +79,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (0, -1, 0.01, 0.79, 11),
     "no_repeat_ngram_size": (-1, 1.5),
     "suppress_blank": (1, None),
-    "suppress_tokens": ([-1], -1, ("a",), (-2,), (True,), None),
+    "suppress_tokens": (-1, "a", "-2", ("a",), (-2,), (True,), None),
     "max_initial_timestamp": (-1, 31, "1", 0.5),
     "max_new_tokens": (0, 225, 1.0),
     "temperature": (
@@ -90,7 +91,6 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
         (),
         (0.0, 0.0),
         (0.4, 0.2),
-        [0.0],
         (0.0, "1"),
         True,
     ),
@@ -101,7 +101,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "no_speech_threshold": (-0.1, 1.1, "0.6"),
     "coverage_threshold": (-1, "1", 31),
     "hallucination_filter": (1, None),
-    "initial_prompt": ("", "  ", (), (-1,), (1.5,), [1], 3),
+    "initial_prompt": ("", "  ", (), (-1,), (1.5,), 3),
     "hotwords": ("", " ", 3, ("a",), "x" * 30_001),
     "prefix": ("", " ", 3),
     "condition_on_previous_text": (1, None, "yes"),
@@ -205,6 +205,7 @@ def test_signatures_contain_every_option_with_its_default(call: Callable[..., ob
 def test_one_call_functions_have_the_parameters_of_load(call: Callable[..., object]) -> None:
     parameters = inspect.signature(call).parameters
     loading = dict(inspect.signature(wb.load).parameters)
+    assert loading.pop("progress").annotation == parameters["progress"].annotation
     assert loading.pop("model").default == parameters["model"].default
     assert set(loading) == set(LoadKeywords.__annotations__)
     for name, parameter in loading.items():
@@ -346,6 +347,29 @@ def test_language_detection_refuses_options_without_effect() -> None:
     assert get_type_hints(DetectionKeywords).items() <= hints.items()
 
 
+@pytest.mark.parametrize(
+    ("given", "ranges"),
+    [
+        ("0,10", ((0.0, 10.0),)),
+        ("0,10,20", ((0.0, 10.0), (20.0, None))),
+        ([0, 10.5], ((0, 10.5),)),
+        ((5,), ((5, None),)),
+        ([(0, 1), [2, None]], ((0, 1), (2, None))),
+        ("", ()),
+    ],
+)
+def test_time_ranges_as_in_openai_whisper(given: Any, ranges: object) -> None:
+    assert Options(clip_timestamps=given).clip_timestamps == ranges
+
+
+def test_lists_and_texts_become_tuples() -> None:
+    options = make_options(languages=["en", "fr"], temperature=[0, 0.2], suppress_tokens="-1,50")
+    assert (options.languages, options.temperature) == (("en", "fr"), (0, 0.2))
+    assert options.suppress_tokens == (-1, 50)
+    assert make_options(suppress_tokens="").suppress_tokens == ()
+    assert hash(options) == hash(make_options(**{**vars(options), "languages": ("en", "fr")}))
+
+
 def test_beam_search_must_finish_at_least_one_hypothesis() -> None:
     with pytest.raises(OptionError, match=r"patience=0\.4 with beam_size=2"):
         Options(patience=0.4, beam_size=2)
@@ -362,48 +386,6 @@ def test_huge_numbers(name: str, value: float) -> None:
 
 
 OPTIONS = {field.name for field in fields(Options)}
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("beamsize", "did you mean beam_size?"),
-        ("word_timestamp", "did you mean word_timestamps?"),
-        ("langauge", "did you mean language?"),
-        ("vad_filter", "use vad"),
-        ("logprob_threshold", "use log_prob_threshold"),
-        ("word_level_timestamps", "use word_timestamps"),
-        ("chunk_length_s", "use chunk_length (in seconds)"),
-        ("beam", "use beam_size"),
-        ("lang", "use language"),
-        ("fp16", "use compute_type (a keyword of load)"),
-        ("speaker_labels", "use diarize"),
-        ("diarize_model", "use diarizer"),
-        ("hf_token", "set the environment variable HF_TOKEN"),
-        ("zzz", ""),
-        ("output", ""),
-        ("verbose", ""),
-    ],
-)
-def test_hints(name: str, hint: str) -> None:
-    assert hint_for(name) == hint
-
-
-def test_hints_for_flags() -> None:
-    def spell(name: str) -> str:
-        return "--" + name.replace("_", "-")
-
-    assert hint_for("--Beam-Sise", spell=spell) == "did you mean --beam-size?"
-    assert hint_for("--vad-filter", spell=spell) == "use --vad"
-    assert hint_for("--fromat", ["format", "output_dir"], spell) == "did you mean --format?"
-
-
-def test_hints_name_options_and_keywords_of_load() -> None:
-    loading = set(inspect.signature(wb.load).parameters)
-    for name, (here, remark) in OTHER_NAMES.items():
-        assert name not in OPTIONS | loading
-        assert here in (loading if remark == LOAD else OPTIONS | {""})
-        assert here or remark
 
 
 @pytest.mark.parametrize(

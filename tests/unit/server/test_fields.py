@@ -267,8 +267,12 @@ def test_wrong_fields_are_refused_by_name(
 
 
 def test_an_error_names_the_field_that_set_the_option() -> None:
-    error = wb.OptionError("hotwords and initial_prompt have more than 219 tokens")
-    assert about(error, {"keywords[]": ["Ada"]}).param == "keywords"
+    error = wb.OptionError("`hotwords` and `initial_prompt` have more than 219 tokens")
+    answer = about(error, {"keywords[]": ["Ada"], "prompt": ["x"]})
+    assert (answer.param, answer.message) == (
+        "keywords",
+        "keywords and prompt have more than 219 tokens",
+    )
     assert about(error, {"keywords[0]": ["Ada"]}).param == "keywords"
     assert about(error, {"hotwords": ["Ada"]}).param == "hotwords"
     assert about(wb.OptionError("this is too much"), {}).param is None

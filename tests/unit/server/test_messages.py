@@ -15,7 +15,15 @@ from whisperbatch.server.errors import as_api_error, message_for_clients
 
 PACKAGE: Final = Path(wb.__file__).parent
 REACHED: Final = ("audio", "decoding", "diarization", "features", "huggingface", "language")
-REACHED_TOO: Final = ("options", "pipeline.py", "sections", "segmentation", "server", "text", "vad")
+REACHED_TOO: Final = (
+    "options",
+    "pipeline_run.py",
+    "sections",
+    "segmentation",
+    "server",
+    "text",
+    "vad",
+)
 NOT_REACHED: Final = {
     "audio/sources.py",  # arrays, paths, and several sources
     "options/keywords.py",  # keyword arguments
@@ -70,14 +78,13 @@ def test_no_message_of_the_library_speaks_python_to_clients() -> None:
     ("message", "text"),
     [
         ("vad must be True or False, not 'False'", "vad must be true or false, not 'False'"),
-        ("x=(0.0, 0.2): in order", "x=0.0,0.2: in order"),
-        ("x=((0.0, 4.0), (5.0, None)): y", "x=0.0,4.0,5.0,none: y"),
+        ("`x=(0.0, 0.2)`: in order", "x=0.0,0.2: in order"),
+        ("`x`[1]=(4.0, 2.0): in order", "x[1]=4.0,2.0: in order"),
+        ("`x=((0.0, 4.0), (5.0, None))`: y", "x=0.0,4.0,5.0: y"),
         ("must be a number, not (1,)", "must be a number, not 1"),
-        ("give a tuple, for example (0.0, 0.2)", "give a list, for example 0.0,0.2"),
-        ("x=('a)', 5)", "x=('a)', 5)"),
-        ("x=(f(), 5)", "x=(f(), 5)"),
-        ("give languages=('de', 'en')", "give languages=de,en"),
-        ("task='translate' has \"None\"", 'task=translate has "None"'),
+        ("give a tuple such as (0.0, 0.2)", "give a list such as 0.0,0.2"),
+        ("give `languages=('de', 'en')` or `vad=False`", "give languages=de,en or vad=false"),
+        ("`task='translate'` has \"None\"", 'task=translate has "None"'),
         ("file has 2 tracks (0, 1)", "file has 2 tracks (0, 1)"),
         ("f(1, 2) stays, and text (so)", "f(1, 2) stays, and text (so)"),
         ("must be a tuple of token ids, not None", "must be a list of token ids, not none"),

@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -18,10 +18,12 @@ from whisperbatch.writers import (
     FORMATS,
     TABLE_FORMATS,
     SubtitleOptions,
+    TableOptions,
     check_file_options,
     render,
     write,
 )
+from whisperbatch.writers.options import FileKeywords, SubtitleKeywords
 
 # for each option a value with a visible effect on TRANSCRIPT
 EFFECTIVE: dict[str, dict[str, Any]] = {
@@ -184,7 +186,7 @@ def test_the_format_may_be_given(tmp_path: Path) -> None:
         ),
         ("a.mp3", None, "the suffix of .*a.mp3' is not a format"),
         ("a.srt", "SRT", "format='SRT' is not a format; did you mean 'srt'?"),
-        ("a.srt", "webvtt", "did you mean 'vtt'?"),
+        ("a.srt", "webvtt", "use vtt"),
         ("a.srt", 3, "format=3 is not a format"),
     ],
 )
@@ -315,3 +317,9 @@ def test_scores_that_are_not_finite_are_null_in_json() -> None:
     text = render(changed("segments[0].avg_logprob", -math.inf), "json")
     content = json.loads(text, parse_constant=pytest.fail)
     assert content["segments"][0]["avg_logprob"] is None
+
+
+def test_keywords_have_the_names_and_types_of_the_options() -> None:
+    subtitles, tables = get_type_hints(SubtitleOptions), get_type_hints(TableOptions)
+    assert get_type_hints(SubtitleKeywords) == subtitles
+    assert get_type_hints(FileKeywords) == subtitles | tables

@@ -10,7 +10,6 @@ modules of the drop-in return the originals. The methods that decode single wind
 too. All are imported at their first use: faster-whisper's import takes long.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -87,12 +86,9 @@ def faster_whisper_names() -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        message = str(error)
-        names = [
-            name for name in FASTER_WHISPER_NAMES if re.search(rf"(?<!\w){name}(?!\w)", message)
-        ]
+        names = [name for name in FASTER_WHISPER_NAMES if name in error.options]
         hint = "; ".join(f"{name} is {FASTER_WHISPER_NAMES[name]}" for name in names)
-        raise OptionError(f"{message} ({hint})" if hint else message) from error
+        raise OptionError(f"{error.marked} ({hint})" if hint else error.marked) from error
 
 
 def original(module: str, name: str) -> Any:  # noqa: ANN401 - untyped

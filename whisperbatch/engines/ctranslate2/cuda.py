@@ -209,9 +209,9 @@ def usable_device(device: str, indexes: tuple[int, ...]) -> str:
     if problem is None:
         return device
     if device == "cuda":
-        raise OptionError(f"device='cuda': {problem}; or use device='cpu'")
+        raise OptionError(f"`device='cuda'`: {problem}; or use `device='cpu'`")
     if indexes != (0,):
-        raise OptionError(f"device_index={', '.join(map(str, indexes))}: {problem}")
+        raise OptionError(f"`device_index={', '.join(map(str, indexes))}`: {problem}")
     _warn_once(problem)
     return "cpu"
 

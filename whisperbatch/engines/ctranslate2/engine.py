@@ -37,6 +37,7 @@ from whisperbatch.protocols import (
     FeatureType,
     Hypothesis,
 )
+from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import Lock, cached_property
 
 
@@ -213,6 +214,14 @@ class CTranslate2Engine:
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         return f"{self._model.fingerprint}, {self.description}{self._model.origin}"
+
+    def __repr__(self) -> str:
+        return description(self, shown(self._model.name), self._device, self._compute_type)
+
+    @property
+    def device(self) -> str:
+        """See `protocols.EngineTraits`."""
+        return self._device
 
     @property
     def description(self) -> str:
@@ -402,9 +411,9 @@ class CTranslate2Engine:
         except RuntimeError as error:
             self._weights.free()
             raise OptionError(
-                f"flash_attention=True: {one_line(error)}; CTranslate2's packages "
-                "contain no Flash Attention since version 4.4: leave flash_attention out, or build "
-                "CTranslate2 with it"
+                f"`flash_attention=True`: {one_line(error)}; CTranslate2's packages "
+                "contain no Flash Attention since version 4.4: leave `flash_attention` out, or "
+                "build CTranslate2 with it"
             ) from error
 
 
@@ -429,10 +438,10 @@ def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) 
     """
     if device == "cuda" and settings.intra_threads:
         raise OptionError(
-            f"intra_threads={settings.intra_threads} has no effect on CUDA; leave it out"
+            f"`intra_threads={settings.intra_threads}` has no effect on CUDA; leave it out"
         )
     if device == "cpu" and settings.flash_attention:
-        raise OptionError("flash_attention=True needs CUDA; leave it out")
+        raise OptionError("`flash_attention=True` needs CUDA; leave it out")
 
 
 _SEED_LOCK: Final = Lock()  # held from setting CTranslate2's only seed until its use

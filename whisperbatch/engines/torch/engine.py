@@ -32,6 +32,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
+from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import Lock, cached_property
 
 Tensor: TypeAlias = torch.Tensor
@@ -100,8 +101,8 @@ class TorchEngine:
         self._device = torch.device("cpu" if kind == "cpu" else f"cuda:{settings.device_index}")
         if settings.compile and kind == "cpu":
             raise OptionError(
-                "compile=True needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
-                "leave out compile"
+                "`compile=True` needs CUDA: PyTorch 2.13 cannot compile the model for a CPU; "
+                "leave out `compile`"
             )
         self._dtype = choose_dtype(settings.compute_type, self._device)
         if kind == "cpu" and self._dtype == torch.float32:
@@ -132,6 +133,14 @@ class TorchEngine:
         self.n_mels: int = info.n_mels
         self._lock = Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
+
+    def __repr__(self) -> str:
+        return description(self, shown(self.name), str(self._device), str(self._dtype))
+
+    @property
+    def device(self) -> str:
+        """See `protocols.EngineTraits`."""
+        return str(self._device.type)
 
     def _memory_of(self, info: ModelInfo) -> MemoryUse:
         size = self._dtype.itemsize
@@ -279,13 +288,13 @@ def check_draft_model(model: ModelInfo, draft_model: ModelInfo, directory: Path)
     same_tokens = model.tokenizer.get_vocab() == draft_model.tokenizer.get_vocab()
     if model.vocabulary_size != draft_model.vocabulary_size or not same_tokens:
         raise OptionError(
-            f"draft_model={str(directory)!r}: its vocabulary of {draft_model.vocabulary_size} "
+            f"`draft_model={str(directory)!r}`: its vocabulary of {draft_model.vocabulary_size} "
             f"tokens differs from the model's of {model.vocabulary_size}; "
             "give a model with the same vocabulary"
         )
     if model.n_mels != draft_model.n_mels:
         raise OptionError(
-            f"draft_model={str(directory)!r}: it needs {draft_model.n_mels} mel bands, the model "
+            f"`draft_model={str(directory)!r}`: it needs {draft_model.n_mels} mel bands, the model "
             f"{model.n_mels}; give a model with the same number"
         )
 

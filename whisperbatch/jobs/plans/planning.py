@@ -165,8 +165,8 @@ def _plan(
     if language and options.multilingual:
         name = without_secrets(uri, whole=True)
         raise OptionError(
-            f"{name}: the manifest states language={language!r}, which multilingual=True cannot "
-            "use; leave out one of them"
+            f"{name}: the manifest states `language={language!r}`, which `multilingual=True` "
+            "cannot use; leave out one of them"
         )
     id_ = make_id(identity_of(uri), probed.version, language, header.fingerprint)
     recording = Recording(

@@ -46,14 +46,14 @@ def make_header(
     """
     for name in load:
         if name in MACHINE_KEYWORDS:
-            raise OptionError(f"{name} has no effect on a plan; give {name} to work")
+            raise OptionError(f"`{name}` has no effect on a plan; give `{name}` to work")
     engine = settings_of(load)
     engine.check(options.search)
     directory = find_model(model, transformers=engine.reads_transformers, revision=engine.revision)
     references = references_fingerprint(options)
     if references is None:
         raise OptionError(
-            "known_speakers: a plan needs recordings that are files; give their paths"
+            "`known_speakers`: a plan needs recordings that are files; give their paths"
         )
     # the content of the weights says which results are equal, whatever the revision is called
     keywords = {key: value for key, value in load.items() if key != "revision"}
@@ -112,10 +112,10 @@ def stored_options(options: Options) -> dict[str, Any]:
             for name, source in speakers.items()
         }
     if TO_THE_WORKER in stored:
-        raise OptionError(f"{TO_THE_WORKER} has no effect on a plan; give it to work")
+        raise OptionError(f"`{TO_THE_WORKER}` has no effect on a plan; give it to work")
     for name, value in stored.items():
         if not _is_json(value):
-            raise OptionError(f"{name}: a plan cannot store this value; give text or numbers")
+            raise OptionError(f"`{name}`: a plan cannot store this value; give text or numbers")
     return stored
 
 

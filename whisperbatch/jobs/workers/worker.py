@@ -474,7 +474,7 @@ def check_machine_keywords(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in MACHINE_KEYWORDS:
-            raise OptionError(f"{name} changes the text, so it belongs to plan; leave it out")
+            raise OptionError(f"`{name}` changes the text, so it belongs to plan; leave it out")
 
 
 def load_model(header: Header, **keywords: Any) -> Transcriber:  # noqa: ANN401 - of `load`
@@ -505,6 +505,7 @@ def _shard(shard: tuple[int, int] | None) -> tuple[int, int]:
         and 0 <= shard[0] < shard[1]
     ):
         raise OptionError(
-            f"shard={shown(shard)}: give a number and a count; numbers start at 0: (0, 4) to (3, 4)"
+            f"`shard={shown(shard)}`: give a number and a count; numbers start at 0: (0, 4) to "
+            "(3, 4)"
         )
     return shard

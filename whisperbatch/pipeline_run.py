@@ -288,11 +288,13 @@ class Pipeline:
         if span == WHOLE:
             return
         if self._options.diarize:
-            raise OptionError("diarize: the speakers of a span need the whole recording; leave out")
+            raise OptionError(
+                "`diarize`: the speakers of a span need the whole recording; leave out"
+            )
         if not (recording.language.final or self._options.multilingual):
             raise OptionError(
-                "language: the windows of the recording do not decide its language, and the first "
-                "chunks of a span cannot; give language, for example from detect_language()"
+                "`language`: the windows of the recording do not decide its language, and the "
+                "first chunks of a span cannot; give `language`, for example from detect_language()"
             )
 
     def _decide_from_windows(self, recording: RecordingState, reader: AudioReader) -> None:
