@@ -273,7 +273,7 @@ def _foreign_writer(
     spec = spec_from_file_location(f"{package}_utils", Path(found.origin).with_name("utils.py"))
     if spec is None or spec.loader is None:
         return None
-    utils = module_from_spec(spec)
+    utils: Any = module_from_spec(spec)
     spec.loader.exec_module(utils)
 
     def write(transcript: wb.Transcript) -> str:
