@@ -139,7 +139,8 @@ def test_shell_commands_name_what_exists(
     elif match := re.match(
         r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
-        (tmp_path / "talks").mkdir()
+        for folder in ("talks", "calls"):
+            (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path)
         name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
         assert name in COMMANDS
