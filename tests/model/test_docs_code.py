@@ -108,6 +108,7 @@ TRANSCRIPTIONS = sorted(
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
         if re.match(r"whisperbatch (transcribe )?(talk\.mp3|talk\.opus|talks|calls)( |$)", line)
+        and "base.en" not in line  # no package has it
     }
 )
 """Commands whose recordings are in `folder`."""
