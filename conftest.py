@@ -65,6 +65,7 @@ CHECKED = (
     *("tests/unit/diarization/networks", "tests/unit/doctor"),
     *("tests/unit/sections/test_spans.py", "tests/unit/sections/test_division.py"),
     *("tests/unit/test_processes.py", "tests/unit/test_telemetry.py"),
+    "tests/unit/test_site.py",
 )
 """Folders and files whose tests have the marker `check`: `make check` runs them."""
 

@@ -199,19 +199,11 @@ def mixed(language: str = "en", duration: float = 600, seed: int = 0) -> Recordi
         kind for _ in range(1 + count // len(CONDITIONS)) for kind in _shuffled_conditions(rng)
     ]
     bounds = np.linspace(0, duration * SAMPLING_RATE, count + 1).round().astype(int)
-    samples, utterances = [], []
-    for number, (kind, (start, end)) in enumerate(zip(kinds, pairwise(bounds), strict=False)):
-        shift = float(start) / SAMPLING_RATE
-        section = CONDITIONS[kind](
-            language, float(end - start) / SAMPLING_RATE, 1000 * seed + number
-        )
-        samples.append(section.samples)
-        utterances += [
-            replace(utterance, start=utterance.start + shift, end=utterance.end + shift)
-            for utterance in section.utterances
-        ]
-    name = f"mixed-{language}-{duration:g}s-{seed}"
-    return Recording(name, np.concatenate(samples), tuple(utterances))
+    parts = (
+        CONDITIONS[kind](language, float(end - start) / SAMPLING_RATE, 1000 * seed + number)
+        for number, (kind, (start, end)) in enumerate(zip(kinds, pairwise(bounds), strict=False))
+    )
+    return recordings.joined(f"mixed-{language}-{duration:g}s-{seed}", parts)
 
 
 def _fill(recording: Recording, filler: Callable[[int], Sound]) -> Recording:

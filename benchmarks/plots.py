@@ -1,29 +1,57 @@
 """Draw the results of `benchmarks.speed`, from its own run or from its JSON files.
 
-python -m benchmarks.plots one.json two.json --to docs/reference
+python -m benchmarks.plots docs/reference/figures.json --to docs/reference
+python -m benchmarks.plots one.json two.json --to pictures
 
     speed.png     recordings: bars of times real time, a group for each recording and beam
     lengths.png   minutes: times real time, peak memory and time to the first segment, by length
     files.png     files: times real time by number of files
 
-If several files have the same measurement, the last file counts.
+If several files have the same measurement, the last file counts. figures.json has the measurements
+of the tables in docs/reference/benchmarks.md.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.rivals import SYSTEMS
 
-PALETTE = (
-    *(f"C{number}" for number in range(10)),  # "C10" is "C0"
-    *("black", "navy", "gold", "lime"),
+NAMES: Final = {
+    "whisperbatch": "whisperbatch",
+    "faster-whisper-batched": "faster-whisper, batched",
+    "faster-whisper": "faster-whisper, sequential",
+    "openai-whisper": "openai-whisper",
+    "transformers-bfloat16": "transformers, bfloat16",
+    "transformers-float32": "transformers, float32",
+    "whisper.cpp-float16": "whisper.cpp, float16",
+    "whisper.cpp-q8_0": "whisper.cpp, 8 bits",
+}
+"""Names of systems in legends; another system has its own name."""
+COLOURS: Final = {
+    "whisperbatch": "#4477aa",
+    "faster-whisper-batched": "#ee6677",
+    "faster-whisper": "#ccbb44",
+    "openai-whisper": "#228833",
+    "transformers-bfloat16": "#aa3377",
+    "transformers-float32": "#882255",
+    "whisper.cpp-float16": "#117733",
+    "whisper.cpp-q8_0": "#66ccee",
+}
+"""The same colour in every picture: Paul Tol's schemes, which colour-blind people can distinguish.
+Variants of whisperbatch have greys."""
+GREYS: Final = ("#222222", "#444444", "#666666", "#888888", "#aaaaaa", "#cccccc")
+COLOURS.update(zip((name for name in SYSTEMS if name not in COLOURS), GREYS, strict=True))
+KINDS: Final = {"prompts": "telephone prompts", "read": "read speech", "dense": "prompts, dense"}
+"""Kinds of recordings under the bars; another kind has its own name."""
+TIMES: Final = ("times", "seconds of recording in one second")
+PANELS: Final = (
+    (*TIMES, "Speed"),
+    ("peak", "MB", "Peak memory"),
+    ("first", "seconds", "Time to the first segment"),
 )
-COLORS = dict(zip(SYSTEMS, PALETTE, strict=True))  # the same color in every picture
-TIMES = ("times", "times real time")
-PANELS = (TIMES, ("peak", "peak memory, MB"), ("first", "first segment after, s"))
 
 
 def draw(rows: Sequence[dict[str, Any]], directory: Path) -> list[Path]:
@@ -37,12 +65,21 @@ def draw(rows: Sequence[dict[str, Any]], directory: Path) -> list[Path]:
     if kinds["recordings"]:
         paths.append(_bars(kinds["recordings"], directory / "speed.png"))
     if kinds["minutes"]:
-        label = "length of the recording, minutes"
+        label = "minutes of the recording"
         paths.append(_lines(kinds["minutes"], PANELS, label, directory / "lengths.png"))
     if kinds["files"]:
         label = "number of files, 5 s each"
-        paths.append(_lines(kinds["files"], (TIMES,), label, directory / "files.png"))
+        panels = ((*TIMES, "Speed with short files"),)
+        paths.append(_lines(kinds["files"], panels, label, directory / "files.png"))
     return paths
+
+
+def describe(work: str) -> str:
+    """Return what a recording is, in words: "read:en:600:0" is read speech, 10 min."""
+    kind, _, numbers = work.partition(":")
+    language, seconds, _ = numbers.split(":")
+    english = "" if language == "en" else f" ({language})"
+    return f"{KINDS.get(kind, kind.replace('_', ' '))}{english}, {float(seconds) / 60:g} min"
 
 
 def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
@@ -61,25 +98,29 @@ def _bars(rows: Sequence[dict[str, Any]], path: Path) -> Path:
             n + (systems[n].index(name) - (len(systems[n]) - 1) / 2) * width for n, _ in bar_groups
         ]
         heights = [times[group, name] for _, group in bar_groups]
-        bars = axes.bar(places, heights, width, label=name, color=COLORS.get(name))
-        axes.bar_label(bars, fmt="%.3g", fontsize="x-small")
-    axes.set_xticks(range(len(groups)), [f"{work}\nbeam {beam}" for work, beam in groups])
+        label = NAMES.get(name, name)
+        bars = axes.bar(places, heights, width, label=label, color=COLOURS.get(name))
+        axes.bar_label(bars, fmt="%.2g", fontsize="small")
+    labels = [f"{describe(work)}\nbeam {beam}" for work, beam in groups]
+    axes.set_xticks(range(len(groups)), labels)
     axes.set_ylabel(TIMES[1])
+    axes.set_title("Speed")
+    axes.spines[["top", "right"]].set_visible(False)
     return _save(figure, path)
 
 
 def _lines(
-    rows: Sequence[dict[str, Any]], panels: Sequence[tuple[str, str]], label: str, path: Path
+    rows: Sequence[dict[str, Any]], panels: Sequence[tuple[str, str, str]], label: str, path: Path
 ) -> Path:
-    """Draw a panel for each figure, a line for each system and beam, on logarithmic axes."""
+    """Draw a panel for each figure, and a line for each system and beam."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415
 
     lines = list(dict.fromkeys((row["system"], row["beam"]) for row in rows))
     beams = list(dict.fromkeys(beam for _, beam in lines))
     sizes = sorted({row["size"] for row in rows})
-    figure = Figure(figsize=(1 + 4.2 * len(panels), 4.5))
-    for number, (key, unit) in enumerate(panels):
+    figure = Figure(figsize=(1 + 4 * len(panels), 4))
+    for number, (key, unit, title) in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), number + 1)
         for name, beam in lines:
             points = sorted(
@@ -90,28 +131,30 @@ def _lines(
             axes.plot(
                 *zip(*points, strict=True),
                 marker="o",
-                color=COLORS.get(name),
+                color=COLOURS.get(name),
                 linestyle=("-", "--", ":", "-.")[beams.index(beam) % 4],
-                label=f"{name}, beam {beam}",
+                label=f"{NAMES.get(name, name)}, beam {beam}",
             )
         axes.set_xscale("log")
-        axes.set_yscale("log")
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.set_xlabel(label)
         axes.set_ylabel(unit)
+        axes.set_title(title)
+        axes.spines[["top", "right"]].set_visible(False)
     return _save(figure, path)
 
 
 def _save(figure: Any, path: Path) -> Path:  # noqa: ANN401 - from an optional extra
-    """Write a picture, with one legend beside its panels."""
+    """Write a picture, with one legend below its panels."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.tight_layout()
-    figure.legend(handles, labels, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    columns = 3 if len(figure.axes) > 1 or len(labels) > 3 else 1
+    figure.legend(
+        handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=columns, frameon=False
+    )
     figure.savefig(path, dpi=120, bbox_inches="tight")
     return path
 

@@ -30,9 +30,9 @@ __all__ = [
     "Samples",
     "Utterance",
     "assemble",
-    "demo",
     "dense",
     "gaps",
+    "joined",
     "long_wav",
     "prompts",
     "random_from",
@@ -156,17 +156,20 @@ def switching(
     return assemble(name, paused_clips(), seed, duration)
 
 
-def demo() -> Recording:
-    """Build the recording of the demo: three clips in each of nine languages, then a call.
-
-    The call is 30 s of telephone speech in English.
-    """
-    paused: list[PausedClip] = []
-    language = ""
-    for clip in clips.audioeval_clips():
-        paused.append((1.0 if clip.utterances[0].language == language else 3.0, clip))
-        language = clip.utterances[0].language
-    return assemble("demo", [*paused, (3.0, clips.telephone_clip())], seed=0)
+def joined(name: str, parts: Iterable[Recording]) -> Recording:
+    """Return recordings as one recording, each part directly after the part before."""
+    samples: list[Samples] = []
+    utterances: list[Utterance] = []
+    length = 0
+    for part in parts:
+        shift = length / SAMPLING_RATE
+        samples.append(part.samples)
+        utterances += [
+            replace(utterance, start=utterance.start + shift, end=utterance.end + shift)
+            for utterance in part.utterances
+        ]
+        length += len(part.samples)
+    return Recording(name, np.concatenate(samples), tuple(utterances))
 
 
 def long_wav(

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whisperbatch import jobs
+    from whisperbatch import jobs, writers
     from whisperbatch.api import (
         chunk_audio,
         detect_language,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
+    from whisperbatch.progress import Progress
     from whisperbatch.streams import SegmentStream
     from whisperbatch.submissions import Submission
     from whisperbatch.transcriber import Transcriber
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
         Word,
     )
     from whisperbatch.writers import SubtitleOptions, TableOptions, write
+
+__version__: str
 
 __all__ = [
     "Audio",
@@ -73,6 +76,7 @@ __all__ = [
     "OpenVinoSettings",
     "OptionError",
     "Options",
+    "Progress",
     "Segment",
     "SegmentStream",
     "Submission",
@@ -96,6 +100,7 @@ __all__ = [
     "transcribe",
     "transcribe_many",
     "write",
+    "writers",
 ]
 
 # before onnxruntime and others are imported
@@ -111,6 +116,7 @@ _MODULES = {
     ),
     "models.registry": "available_models",
     "options": "Options",
+    "progress": "Progress",
     "streams": "SegmentStream",
     "submissions": "Submission",
     "transcriber": "Transcriber",
@@ -128,8 +134,10 @@ def __getattr__(name: str) -> object:
 
     The name is then an attribute of the package, so Python calls this function once for each name.
     """
-    if name == "jobs":
-        return import_module("whisperbatch.jobs")
+    if name in ("jobs", "writers"):
+        return import_module(f"whisperbatch.{name}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("whisperbatch")
     for module, names in _MODULES.items():
         if name in names.split():
             value: object = getattr(import_module(f"whisperbatch.{module}"), name)

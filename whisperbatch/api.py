@@ -41,9 +41,10 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import check_many
+from whisperbatch.pipeline_run import check_many
+from whisperbatch.progress import ProgressOption, ShowProgress, shown_by, shows_downloads
 from whisperbatch.sections import chunk_recording
-from whisperbatch.streams import SegmentStream, closing_after, collect
+from whisperbatch.streams import SegmentStream, Transcripts, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber
 from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
@@ -54,9 +55,10 @@ DEFAULT_MODEL: Final = "base"
 @with_parameters(*setting_parameters().values(), texts=EngineKeywords)
 def load(
     model: str | PathLike[str] = DEFAULT_MODEL,
-    *,
     device: Device = "auto",
+    *,
     engine: EngineName | EngineSettings = "auto",
+    progress: ProgressOption = False,
     **settings: Unpack[EngineKeywords],
 ) -> Transcriber:
     """Load a model once, to transcribe many recordings.
@@ -73,6 +75,8 @@ def load(
             "auto" is onnxruntime on a CPU with AVX2, openvino on another CPU if it is installed,
             and otherwise ctranslate2. In Python, `engine` is a name or a settings object
             (`CTranslate2Settings`, `OnnxRuntimeSettings`, `OpenVinoSettings`, `TorchSettings`).
+        progress: True shows a bar during a download from the Hugging Face hub; a function is called
+            with each `Progress`.
         **settings: these keywords, if `engine` is a name:
 
     Returns:
@@ -84,19 +88,21 @@ def load(
         MissingExtraError: the package of the engine is not installed.
         ModelError: the weights are missing or damaged.
     """
+    show = shown_by(progress)
 
     def loaded() -> Transcriber:
         from whisperbatch.engines.loading import load_engine  # noqa: PLC0415 - heavy
 
-        return Transcriber(load_engine(model, device=device, engine=engine, **settings))
+        with shows_downloads(show):
+            return Transcriber(load_engine(model, device=device, engine=engine, **settings))
 
     return call_apart(loaded, patience=None)
 
 
 LOAD_PARAMETERS: Final = {
-    name: parameter
+    name: parameter.replace(kind=parameter.KEYWORD_ONLY)
     for name, parameter in inspect.signature(load).parameters.items()
-    if name != "model"
+    if name not in ("model", "progress")
 }
 """The keywords of `load`: the parameters that the functions of `api` also have."""
 
@@ -112,8 +118,9 @@ class Keywords(OptionKeywords, LoadKeywords, total=False):
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 def transcribe(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Transcript:
@@ -124,6 +131,8 @@ def transcribe(
             file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open reader (see
             `open_audio`) is closed at the end.
         model: a name, directory or repository, as in `load`.
+        progress: True shows a bar; a function is called with a `Progress` after each segment, and
+            during the download of a model.
         options: all options in one value.
         **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
             of `load`.
@@ -139,15 +148,16 @@ def transcribe(
         EngineError: the engine failed on a batch.
         InternalError: an unexpected exception, which is a bug.
     """
-    return collect(stream(source, model=model, options=options, **keywords))
+    return collect(stream(source, model=model, progress=progress, options=options, **keywords))
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *OPTION_PARAMETERS)
 @runs_apart
 def stream(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
+    progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> SegmentStream:
@@ -158,6 +168,8 @@ def stream(
     Args:
         source: a recording, as in `transcribe`. An open reader is closed with the stream.
         model: a name, directory or repository, as in `load`.
+        progress: True shows a bar; a function is called with a `Progress` after each segment, and
+            during the download of a model.
         options: all options in one value.
         **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
             of `load`.
@@ -172,12 +184,13 @@ def stream(
         MissingExtraError: the package of the engine or of an option is not installed.
         EngineError: raised while the stream is read: the engine failed on a batch.
     """
-    load_keywords, resolved = _resolve(options, keywords)
+    show = shown_by(progress)
+    load_keywords, resolved = _resolve(options, keywords, show)
     reader = open_audio(source, resolved)
     with ExitStack() as stack:
         stack.callback(reader.close)
-        asr = stack.enter_context(load(model, **load_keywords))
-        segments = asr.stream(reader, options=resolved)
+        asr = stack.enter_context(load(model, progress=show or False, **load_keywords))
+        segments = asr.stream(reader, progress=show or False, options=resolved)
         segments.call_on_close(asr.close)
         stack.pop_all()
         return segments
@@ -186,10 +199,11 @@ def stream(
 @overload
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["raise"] = "raise",
     ordered: bool = True,
+    progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript, None, None]: ...
@@ -198,10 +212,11 @@ def transcribe_many(
 @overload
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["yield"],
     ordered: bool = True,
+    progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
@@ -211,10 +226,11 @@ def transcribe_many(
 @runs_apart
 def transcribe_many(
     sources: Iterable[Source],
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     on_error: Literal["raise", "yield"] = "raise",
     ordered: bool = True,
+    progress: ProgressOption = False,
     options: Options | None = None,
     **keywords: Unpack[Keywords],
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
@@ -230,6 +246,8 @@ def transcribe_many(
             of a transcript, and continues.
         ordered: True yields transcripts in the order of the sources. False yields each transcript
             as soon as it is complete; `Transcriber.transcribe_many` states the conditions.
+        progress: True shows a bar; a function is called with a `Progress` after each segment, and
+            during the download of a model.
         options: all options in one value.
         **keywords: any field of `Options`, which replaces the field of `options`, and any keyword
             of `load`.
@@ -248,19 +266,22 @@ def transcribe_many(
         InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
     """
     check_many(sources, on_error, ordered=ordered)
-    load_keywords, resolved = _resolve(options, keywords)
-    asr = load(model, **load_keywords)
-    return closing_after(
-        asr, asr.transcribe_many(sources, on_error=on_error, ordered=ordered, options=resolved)
+    show = shown_by(progress)
+    load_keywords, resolved = _resolve(options, keywords, show)
+    asr = load(model, progress=show or False, **load_keywords)
+    items = asr.transcribe_many(
+        sources, on_error=on_error, ordered=ordered, progress=show or False, options=resolved
     )
+    cast("Transcripts[Transcript]", items).call_on_close(asr.close)
+    return items
 
 
 @with_parameters(*LOAD_PARAMETERS.values(), *DETECTION_PARAMETERS)
 @runs_apart
 def detect_language(
     source: Source | AudioReader,
-    *,
     model: str | PathLike[str] = DEFAULT_MODEL,
+    *,
     read_through: bool = True,
     **keywords: Unpack[DetectKeywords],
 ) -> LanguageDetection:
@@ -308,6 +329,7 @@ def diarize(
     track: int | None = None,
     channel: Channel = "mix",
     sampling_rate: int | None = None,
+    progress: ProgressOption = False,
 ) -> Diarization:
     """Find out who speaks when in a recording, without a transcript. Needs no Whisper model.
 
@@ -322,6 +344,7 @@ def diarize(
         track: as in `Options`.
         channel: as in `Options`.
         sampling_rate: as in `Options`.
+        progress: True shows a bar; a function is called with each `Progress`.
 
     Returns:
         The speakers and their turns; no turns if the recording has no speech.
@@ -345,7 +368,7 @@ def diarize(
         channel=channel,
         sampling_rate=sampling_rate,
     )
-    return diarization_of(source, options)
+    return diarization_of(source, options, shown_by(progress))
 
 
 # whisperx.diarize is a module with this class
@@ -388,12 +411,15 @@ def _chunks(
         yield from chunk_recording(reader.blocks(), options)
 
 
-def _resolve(options: Options | None, keywords: Keywords) -> tuple[LoadKeywords, Options]:
+def _resolve(
+    options: Options | None, keywords: Keywords, show: ShowProgress | None
+) -> tuple[LoadKeywords, Options]:
     """Return the keywords of `load`, and the options, which the engine must honour."""
     load_keywords, option_keywords = _split(keywords)
     resolved = resolve(options, **option_keywords)
     settings_of(load_keywords).check(resolved.search)
-    prepare(resolved)
+    with shows_downloads(show):
+        prepare(resolved)
     return load_keywords, resolved
 
 

@@ -55,23 +55,32 @@ class WhisperBatchError(Exception):
     Attributes:
         source: name of the recording that the error belongs to; None if the error belongs to no
             recording.
+        marked: the message with options between backticks.
     """
 
     source: str | None = None
 
     def __init__(self, message: object = "") -> None:
         line = " ".join(without_secrets(str(message)).splitlines())
-        self._marked = _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line)
+        self.marked = _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], line)
         super().__init__(self.spelled(spell_in_python))
 
     @property
     def options(self) -> tuple[str, ...]:
         """The options that the message names, in their order."""
-        return tuple(match[1] for match in _OPTION.finditer(self._marked))
+        return tuple(match[1] for match in _OPTION.finditer(self.marked))
 
     def spelled(self, spell: Spelling) -> str:
-        """Return the message with its options as a command line or a form writes them."""
-        return spell_options(self._marked, spell)
+        """Return the message with its options as a command line or a form writes them.
+
+        Args:
+            spell: writes an option from its name, and its value as a literal of Python; None for
+                the name alone.
+
+        Returns:
+            The message, on one line.
+        """
+        return spell_options(self.marked, spell)
 
 
 def spell_in_python(name: str, value: str | None) -> str:
@@ -138,5 +147,5 @@ def of_recording(error: _Error, source: str) -> _Error:
         source = without_secrets(source, whole=True)
         error.source = source
         if source not in str(error):
-            WhisperBatchError.__init__(error, f"{source}: {error._marked}")  # noqa: SLF001 - of this file
+            WhisperBatchError.__init__(error, f"{source}: {error.marked}")
     return error

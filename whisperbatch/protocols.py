@@ -324,6 +324,7 @@ class EngineTraits:
         encodes_rows_alone: True if a batch saves no time in `encode`: n rows take n times as long
             as one row. Urgent rows then do not wait for a whole batch, and encoder outputs are kept
             for retries.
+        device: "cpu" or "cuda".
         feature_type: type of the features that the engine computes with. Rows wait for the engine
             in this type. With float16, they take half of the memory, and the engine need not
             convert them. `encode` accepts float32, too.
@@ -333,6 +334,7 @@ class EngineTraits:
     """
 
     encodes_rows_alone: bool = False
+    device: str = "cpu"
     feature_type: FeatureType = np.float32
     default_batch_size: Callable[[int], int] = field(default=lambda _: DEFAULT_BATCH_SIZE)
 

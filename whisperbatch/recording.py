@@ -17,6 +17,7 @@ Who changes which field, in the order of the recording's rows:
 """
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -135,6 +136,7 @@ class Reader(Protocol):
     """The reader of a recording (`audio.reader.AudioReader`)."""
 
     position: int
+    duration: float | None
     is_borrowed: bool
     notices: Notices
 
@@ -176,6 +178,7 @@ class RecordingState:
         limited_chunks: number of chunks whose retries were stopped by the limit of work.
         diarization: the speakers and their turns, at the end of the recording, with `diarize`.
         final_segments: all segments with their final speakers, at the end, with `diarize`.
+        begun: when the recording began, of `time.monotonic`.
     """
 
     number: int
@@ -202,6 +205,7 @@ class RecordingState:
     limited_chunks: int = 0
     diarization: Diarization | None = None
     final_segments: tuple[Segment, ...] | None = None
+    begun: float = field(default_factory=time.monotonic)
 
     @classmethod
     def beginning(cls, number: int, given: Decision | None) -> "RecordingState":

@@ -1,16 +1,30 @@
 """The results of a pipeline run for users: streams of segments, and transcripts."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
-from typing import Literal, TypeVar
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from typing_extensions import Self
 
 from whisperbatch.apart import call_apart
 from whisperbatch.errors import ClosedError, WhisperBatchError
-from whisperbatch.pipeline import PipelineRun, Result
+from whisperbatch.pipeline_run import PipelineRun, Result
+from whisperbatch.progress import Meter, ShowProgress
 from whisperbatch.recording import End, RecordingState
-from whisperbatch.types import Diarization, Notice, Omission, Segment, Transcript, to_seconds
+from whisperbatch.text import brief_name, description
+from whisperbatch.types import (
+    Diarization,
+    Notice,
+    Omission,
+    Segment,
+    Transcript,
+    iterate,
+    no_attribute,
+    to_seconds,
+)
 
 T = TypeVar("T")
 
@@ -25,19 +39,52 @@ class SegmentStream(Iterator[Segment]):
 
     Attributes:
         source: name of the recording.
+        total: length of the recording in seconds, as its file states it at the start; None if it
+            states none. `duration` has the seconds that were read, at the end.
     """
 
-    def __init__(self, run: PipelineRun, source: str, on_close: Callable[[], None]) -> None:
-        self.source = source
+    def __init__(
+        self,
+        run: PipelineRun,
+        source: str,
+        on_close: Callable[[], None],
+        *,
+        total: float | None = None,
+        show: ShowProgress | None = None,
+    ) -> None:
+        self.source, self.total = source, total
+        self._position, self._begun = 0.0, False
+        self._meter = Meter("transcribe", source, total, show)
         self._on_close = on_close
         self._items = iter(run)
         self._closed = self._ended = False
         self._recording = RecordingState.beginning(0, run.given_language)  # replaced by the run's
 
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "closed" if self._closed else "open"
+        total = "" if self.total is None else f" of {self.total:.1f}"
+        position = f"at {self.position:.1f}{total} s"
+        return description(
+            self, brief_name(self.source), state, position, f"language={self.language!r}"
+        )
+
     def __iter__(self) -> Self:
+        iterate((), "a stream")
         return self
 
+    async def __aiter__(self) -> AsyncIterator[Segment]:
+        while (segment := await asyncio.to_thread(next, self, None)) is not None:
+            yield segment
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise no_attribute(self, name)
+
     def __next__(self) -> Segment:
+        if not self._begun:
+            self._begun = True
+            self._advance(0.0)
         try:
             item = next(self._items)
         except ClosedError:
@@ -54,12 +101,31 @@ class SegmentStream(Iterator[Segment]):
             raise StopIteration
         if not isinstance(item, End):
             self._recording, segment = item
+            self._advance(segment.end)
             return segment
         self._recording, self._ended = item.recording, True
         self.close()
+        self._advance(self._recording.duration)
         if item.error:
             raise item.error
         raise StopIteration
+
+    def _advance(self, position: float) -> None:
+        """Note a position, and show it. If the function that shows it fails, the work ends."""
+        self._position = max(position, self._position)
+        try:
+            if self._ended:
+                self._meter.end(position)
+            else:
+                self._meter.advance(position)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def position(self) -> float:
+        """End of the audio that is transcribed, in seconds from the start of the recording."""
+        return self._position
 
     @property
     def language(self) -> str | None:
@@ -177,16 +243,82 @@ def _nothing() -> None:
     """Free nothing: the stream was closed before."""
 
 
+class Transcripts(Generator[T, None, None]):
+    """A generator that warns if it is discarded before its first item was requested.
+
+    Args:
+        items: the generator, which has not been started.
+    """
+
+    def __init__(self, items: Generator[T, None, None]) -> None:
+        self._items = items
+        self._on_close: Callable[[], None] = _nothing
+        self._state: Literal["not started", "started", "closed"] = "not started"
+
+    def __repr__(self) -> str:
+        return description(self, self._state)
+
+    def __next__(self) -> T:
+        self._state = "started"
+        try:
+            return next(self._items)
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, value: None) -> T:  # noqa: ARG002 - of `Generator`
+        """Return the next item."""
+        return next(self)
+
+    def throw(
+        self,
+        kind: Any,  # noqa: ANN401 - as `Generator` has it
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+    ) -> T:
+        """Close the generator, and raise an exception."""
+        self.close()
+        return self._items.throw(kind, value, traceback)
+
+    def call_on_close(self, function: Callable[[], None]) -> None:
+        """Call a function when the generator ends or is closed, after the work has stopped."""
+        self._on_close = function
+
+    def close(self) -> None:
+        """Stop the work. Safe to call twice."""
+        self._state = "closed"
+        on_close, self._on_close = self._on_close, _nothing
+        try:
+            self._items.close()
+        finally:
+            on_close()
+
+    def __del__(self) -> None:
+        if not hasattr(self, "_state"):
+            return
+        try:
+            if self._state == "not started":
+                warnings.warn(
+                    "transcribe_many(...) was discarded, and nothing was transcribed: it "
+                    "transcribes while you iterate; write: for transcript in transcribe_many(...)",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        finally:
+            self.close()
+
+
 def transcripts(
-    run: PipelineRun, on_error: Literal["raise", "yield"]
+    run: PipelineRun, on_error: Literal["raise", "yield"], show: ShowProgress | None = None
 ) -> Generator[Transcript | WhisperBatchError, None, None]:
     """Yield the transcript of each recording when the recording ends, or yield or raise its error.
 
     Args:
         run: a run that has not been iterated.
         on_error: "yield" yields the error of a recording, and continues; "raise" raises it.
+        show: is called with the progress of each recording.
     """
-    with closing(segments_and_transcripts(iter(run))) as items:
+    with closing(segments_and_transcripts(iter(run), show)) as items:
         for _, item in items:
             if isinstance(item, WhisperBatchError) and on_error == "raise":
                 raise item
@@ -195,27 +327,37 @@ def transcripts(
 
 
 def segments_and_transcripts(
-    results: Generator[Result, None, None],
+    results: Generator[Result, None, None], show: ShowProgress | None = None
 ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
     """Yield each segment of each recording and, at its end, the recording's transcript or error.
 
     Args:
         results: of a run; closed at the end.
+        show: is called with the progress of each recording, by the thread that iterates.
 
     Yields:
         (recording, item), with the number of the recording in the run.
     """
     segments: dict[int, list[Segment]] = {}
+    meters: dict[int, Meter] = {}
     with closing(results) as items:
         for item in items:
+            recording = item.recording if isinstance(item, End) else item[0]
+            number = recording.number
+            meter = meters.get(number) or meters.setdefault(number, _meter(recording, show))
             if isinstance(item, End):
-                number = item.recording.number
-                found = segments.pop(number, [])
-                yield number, item.error or item.recording.transcript(found)
+                meters.pop(number).end(recording.duration)
+                yield number, item.error or recording.transcript(segments.pop(number, []))
             else:
-                recording, segment = item
-                segments.setdefault(recording.number, []).append(segment)
-                yield recording.number, segment
+                segment = item[1]
+                meter.advance(segment.end)
+                segments.setdefault(number, []).append(segment)
+                yield number, segment
+
+
+def _meter(recording: RecordingState, show: ShowProgress | None) -> Meter:
+    total = recording.reader.duration if recording.reader else None
+    return Meter("transcribe", recording.source or "", total, show, recording.begun)
 
 
 def collect(stream: SegmentStream) -> Transcript:
@@ -223,11 +365,3 @@ def collect(stream: SegmentStream) -> Transcript:
     with stream:
         segments = list(stream)
         return stream._recording.transcript(segments)  # noqa: SLF001 - of the same module
-
-
-def closing_after(
-    resource: AbstractContextManager[object], items: Generator[T, None, None]
-) -> Generator[T, None, None]:
-    """Yield items, and then close what they need."""
-    with resource:
-        yield from items

@@ -28,18 +28,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Self
 
 from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
-from whisperbatch.pipeline import PipelineRun
+from whisperbatch.pipeline_run import PipelineRun
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
+from whisperbatch.text import brief, description
 from whisperbatch.threads import JOIN_TIMEOUT, in_background, reset_after_fork, stop_at_exit
-from whisperbatch.types import Segment, Transcript
+from whisperbatch.types import Segment, Transcript, iterate, no_attribute
 
 SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
 UNKNOWN: Final = 600.0  # seconds: the guess of an unknown length
@@ -140,6 +141,19 @@ class Submission:
             "submit the recording in the process that needs the result"
         )
 
+    def __repr__(self) -> str:
+        if isinstance(self._result, Transcript):
+            return description(self, "done", repr(self._result))
+        if self._result is not None:
+            return description(self, "failed", brief(str(self._result)))
+        state = "waiting" if self._active_since is None else f"at {self.position:.1f} s"
+        return description(self, state)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise no_attribute(self, name)
+
     @property
     def done(self) -> bool:
         """Whether the recording has ended: with a transcript, with an error, or cancelled."""
@@ -198,6 +212,9 @@ class Submission:
         place.leave()
 
     def __iter__(self) -> Iterator[Segment]:
+        return iterate(self._all_segments(), "a Submission")
+
+    def _all_segments(self) -> Iterator[Segment]:
         position = 0
         while (segment := self._segment(position)) is not None:
             yield segment

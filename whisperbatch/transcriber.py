@@ -14,7 +14,6 @@ from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
-    MODEL_NAMES,
     OPTION_PARAMETERS,
     DetectionKeywords,
     OptionKeywords,
@@ -25,10 +24,17 @@ from whisperbatch.options import (
     resolve,
     with_parameters,
 )
-from whisperbatch.pipeline import PipelineRun, check_many, detect_language
+from whisperbatch.pipeline_run import PipelineRun, check_many, detect_language
+from whisperbatch.progress import ProgressOption, ShowProgress, shown_by, shows_downloads
 from whisperbatch.protocols import Engine, EngineTraits
 from whisperbatch.scheduling import Activity, ResultStore, Scheduler
-from whisperbatch.streams import SegmentStream, collect, segments_and_transcripts, transcripts
+from whisperbatch.streams import (
+    SegmentStream,
+    Transcripts,
+    collect,
+    segments_and_transcripts,
+    transcripts,
+)
 from whisperbatch.submissions import (
     Places,
     Submission,
@@ -36,8 +42,9 @@ from whisperbatch.submissions import (
     Submitted,
     SubmittedSource,
 )
+from whisperbatch.text import brief, description
 from whisperbatch.threads import reset_after_fork
-from whisperbatch.types import LanguageDetection, Segment, Source, Transcript
+from whisperbatch.types import LanguageDetection, Segment, Source, Transcript, no_attribute
 
 
 class Transcriber:
@@ -70,6 +77,36 @@ class Transcriber:
         engine = self._engine
         return Places.of(engine.workers, EngineTraits.of(engine).default_batch_size(1))
 
+    def __repr__(self) -> str:
+        engine, state = type(self._engine).__name__, "closed" if self._closed else "open"
+        return description(self, brief(self.model), engine, self.device, state)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Transcriber cannot be pickled or copied, because its weights are in the memory of "
+            "this process; load the model in each process"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise no_attribute(self, name)
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as it was given to `load`."""
+        return self._engine.name
+
+    @property
+    def device(self) -> str:
+        """The device that the model runs on: "cpu" or "cuda"."""
+        return EngineTraits.of(self._engine).device
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether the model knows other languages than English."""
+        return self._engine.is_multilingual
+
     @property
     def engine(self) -> Engine:
         """The engine that runs the model. `close()` closes the engine, too."""
@@ -101,6 +138,7 @@ class Transcriber:
         self,
         source: Source | AudioReader,
         *,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Transcript:
@@ -110,6 +148,8 @@ class Transcriber:
             source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
                 file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open reader
                 (see `open_audio`) is closed at the end.
+            progress: True shows a bar; a function is called with a `Progress` after each segment,
+                by the thread that reads the segments.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -124,7 +164,9 @@ class Transcriber:
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
-        return collect(self.stream(source, options=options, **keywords))
+        return collect(self.stream(source, progress=progress, options=options, **keywords))
+
+    __call__ = transcribe  # as the pipelines of transformers
 
     @with_parameters(*OPTION_PARAMETERS)
     @runs_apart
@@ -132,6 +174,7 @@ class Transcriber:
         self,
         source: Source | AudioReader,
         *,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> SegmentStream:
@@ -141,6 +184,8 @@ class Transcriber:
 
         Args:
             source: a recording, as in `transcribe`. An open reader is closed with the stream.
+            progress: True shows a bar; a function is called with a `Progress` after each segment,
+                by the thread that reads the segments.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -156,13 +201,15 @@ class Transcriber:
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
-        resolved = resolve(options, **keywords)
+        resolved, show = resolve(options, **keywords), shown_by(progress)
         reader = open_audio(source, resolved)
         try:
             with boundary(reader.name):
                 self._check_open()
-                run = PipelineRun(self._scheduler, [lambda: reader], resolved)
-                return SegmentStream(run, reader.name, reader.close)
+                with shows_downloads(show):
+                    run = PipelineRun(self._scheduler, [lambda: reader], resolved)
+                name, total = reader.name, reader.duration
+                return SegmentStream(run, name, reader.close, total=total, show=show)
         except BaseException:
             reader.close()
             raise
@@ -174,6 +221,7 @@ class Transcriber:
         *,
         on_error: Literal["raise"] = "raise",
         ordered: bool = True,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript, None, None]: ...
@@ -185,6 +233,7 @@ class Transcriber:
         *,
         on_error: Literal["yield"],
         ordered: bool = True,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]: ...
@@ -196,6 +245,7 @@ class Transcriber:
         *,
         on_error: Literal["raise", "yield"] = "raise",
         ordered: bool = True,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[Transcript | WhisperBatchError, None, None]:
@@ -210,6 +260,8 @@ class Transcriber:
                 an open file closed, when the next source is taken. False yields each transcript as
                 soon as it is complete (`Transcript.source` names its recording); sources must not
                 share a file, and must stay open until their transcript has been yielded.
+            progress: True shows a bar; a function is called with a `Progress` after each segment,
+                by the thread that reads the segments.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -227,8 +279,10 @@ class Transcriber:
             InternalError: with `on_error="raise"`: an unexpected exception, which is a bug.
         """
         check_many(sources, on_error, ordered=ordered)
-        run = self._run_many(sources, resolve(options, **keywords), ordered=ordered)
-        return transcripts(run, on_error)
+        show = shown_by(progress)
+        resolved = resolve(options, **keywords)
+        run = self._run_many(sources, resolved, show, ordered=ordered)
+        return Transcripts(transcripts(run, on_error, show))
 
     @with_parameters(*OPTION_PARAMETERS)
     def stream_many(
@@ -236,6 +290,7 @@ class Transcriber:
         sources: Iterable[Source],
         *,
         ordered: bool = True,
+        progress: ProgressOption = False,
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> Generator[tuple[int, Segment | Transcript | WhisperBatchError], None, None]:
@@ -244,6 +299,8 @@ class Transcriber:
         Args:
             sources: the recordings, as in `transcribe_many`.
             ordered: whether the items keep the order of the recordings, as in `transcribe_many`.
+            progress: True shows a bar; a function is called with a `Progress` after each segment,
+                by the thread that reads the segments.
             options: all options in one value.
             **keywords: any field of `Options`, which replaces the field of `options`.
 
@@ -259,8 +316,9 @@ class Transcriber:
             MissingExtraError: the package that an option needs is not installed.
         """
         check_many(sources, "yield", ordered=ordered)
-        resolved = resolve(options, **keywords)
-        return segments_and_transcripts(iter(self._run_many(sources, resolved, ordered=ordered)))
+        resolved, show = resolve(options, **keywords), shown_by(progress)
+        run = self._run_many(sources, resolved, show, ordered=ordered)
+        return segments_and_transcripts(iter(run), show)
 
     @with_parameters(*OPTION_PARAMETERS)
     @runs_apart
@@ -371,19 +429,6 @@ class Transcriber:
         self._submissions.close()
         self._engine.close()
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Explain the attributes of models of other programs."""
-            advice = MODEL_NAMES.get(name)
-            raise AttributeError(
-                f"a Transcriber has no attribute {name!r}{f'; {advice}' if advice else ''}"
-            )
-
-        def __call__(self, *_: object, **__: object) -> NoReturn:
-            """Explain what to write in place of `pipe("talk.mp3")`."""
-            raise TypeError('a Transcriber is not callable; use transcribe("talk.mp3")')
-
     def __enter__(self) -> Self:
         return self
 
@@ -392,11 +437,17 @@ class Transcriber:
 
     @runs_apart
     def _run_many(
-        self, sources: Iterable[Source], options: Options, *, ordered: bool
+        self,
+        sources: Iterable[Source],
+        options: Options,
+        show: ShowProgress | None,
+        *,
+        ordered: bool,
     ) -> PipelineRun:
         self._check_open()
         openers = (functools.partial(open_audio, source, options) for source in sources)
-        return PipelineRun(self._scheduler, openers, options, ahead=True, ordered=ordered)
+        with shows_downloads(show):
+            return PipelineRun(self._scheduler, openers, options, ahead=True, ordered=ordered)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -23,7 +23,7 @@ from benchmarks.constants.inventory import (
 )
 from benchmarks.lost_speech import nonspeech
 from benchmarks.recordings import Recording, Utterance
-from whisperbatch import pipeline
+from whisperbatch import pipeline_run
 from whisperbatch.decoding import audit
 from whisperbatch.language import detection
 from whisperbatch.protocols import Hypothesis
@@ -65,11 +65,11 @@ def test_a_constant_has_its_comment_and_source() -> None:
 
 def test_a_value_is_changed_wherever_it_is_imported() -> None:
     with setting("language.detection.VOTERS", 9) as options:
-        assert detection.VOTERS == vars(pipeline)["VOTERS"] == 9
+        assert detection.VOTERS == vars(pipeline_run)["VOTERS"] == 9
         assert options == OPTIONS
     assert (
         detection.VOTERS
-        == vars(pipeline)["VOTERS"]
+        == vars(pipeline_run)["VOTERS"]
         == constants()["language.detection.VOTERS"].value
     )
     with setting("options.coverage_threshold", 3.0) as options:

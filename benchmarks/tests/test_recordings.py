@@ -138,15 +138,21 @@ def test_languages_switch_after_a_block() -> None:
     assert recording.duration == 90
 
 
-def test_demo_has_nine_languages_and_a_telephone_call() -> None:
-    recording = recordings.demo()
-    blocks = recording.blocks()
-    languages = [block.language for block in blocks]
-    assert languages == ["en", "es", "fr", "hi", "it", "ja", "pl", "pt", "zh", "en"]
-    assert 120 < recording.duration < 300
-    assert blocks[-1].text.endswith("I don't hear that in New Jersey now.")
-    # There is sound within every utterance.
-    assert all(level(excerpt(recording, u.start, u.end)) > -45 for u in recording.utterances)
+def test_joined_recordings_follow_each_other() -> None:
+    first = Recording("a", np.ones(24_000, np.int16), (Utterance(0.5, 1, "a", "en"),))
+    second = Recording(
+        "b",
+        np.full(16_000, 2, np.int16),
+        (Utterance(0, 0.2, "b", "fr"), Utterance(0.5, 1, "c", "fr")),
+    )
+    joined = recordings.joined("all", [first, second, first])
+    assert joined.samples.tolist() == [1] * 24_000 + [2] * 16_000 + [1] * 24_000
+    assert joined.utterances == (
+        Utterance(0.5, 1, "a", "en"),
+        Utterance(1.5, 1.7, "b", "fr"),
+        Utterance(2.0, 2.5, "c", "fr"),
+        Utterance(3.0, 3.5, "a", "en"),
+    )
 
 
 @pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3", ".m4a", ".ogg", ".webm"])

@@ -1,6 +1,7 @@
 """The speed benchmark: timing, the command line and plots."""
 
 import json
+import re
 import subprocess
 import sys
 import wave
@@ -18,7 +19,7 @@ def rows(kind: str, sizes: tuple[float, ...]) -> Iterator[dict[str, Any]]:
     for size in sizes:
         for number, system in enumerate(("first", "second"), 1):
             yield {
-                "work": f"{size:g} {kind}",
+                "work": f"{kind}:en:{60 * size:g}:0",
                 "kind": kind,
                 "size": size,
                 "system": system,
@@ -100,6 +101,31 @@ def test_a_plot_is_drawn_for_each_kind_of_work(tmp_path: Path) -> None:
     (bars,) = plots.draw(list(rows("recordings", (1,))), tmp_path)
     for path in [*paths, bars]:
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_recording_is_named_in_words() -> None:
+    assert plots.describe("prompts:en:600:0") == "telephone prompts, 10 min"
+    assert plots.describe("noise_under:fr:90:3") == "noise under (fr), 1.5 min"
+
+
+def test_every_system_has_its_own_colour() -> None:
+    assert set(plots.COLOURS) == set(rivals.SYSTEMS)
+    assert len(set(plots.COLOURS.values())) == len(rivals.SYSTEMS)
+
+
+def test_the_published_pictures_show_the_figures_of_the_tables() -> None:
+    pages = Path(__file__).parents[2] / "docs/reference"
+    drawn = json.loads((pages / "figures.json").read_text())["rows"]
+    cells = {
+        cell.strip().replace(",", "").removesuffix(" MB").removesuffix(" s")
+        for line in (pages / "benchmarks.md").read_text().splitlines()
+        for cell in re.split(r"[|,] ", line)
+    }
+    words = (pages / "benchmarks.md").read_text()
+    for row in drawn:
+        figures = {str(row[key]) for key in ("times", "peak", "first") if key in row}
+        missing = {f for f in figures if f not in cells and f" {f}" not in words}
+        assert not missing, row
 
 
 def test_the_last_of_several_runs_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,4 +108,5 @@ layouts = st.builds(
     SubtitleOptions,
     max_line_width=st.one_of(st.integers(1, 60), st.just(42)),
     max_line_count=st.one_of(st.none(), st.integers(1, 4)),
+    subtitle_rules=st.sampled_from(("netflix", "bbc", "youtube", "plain")),
 )

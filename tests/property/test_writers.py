@@ -28,9 +28,10 @@ from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.types import Transcript
 from whisperbatch.writers import FORMATS, SubtitleOptions, TableOptions, render
-from whisperbatch.writers.cues import Cue, cues
+from whisperbatch.writers.cues import Cue, cues, highlighted
 from whisperbatch.writers.formatting import columns, is_visible, milliseconds, one_line
 from whisperbatch.writers.layout import measure
+from whisperbatch.writers.styled import ass
 
 HAS_DIGITS = re.compile(r"\d")  # pysubs2 takes a line of digits as a cue number
 
@@ -72,14 +73,15 @@ def test_cues_are_in_order_have_a_duration_and_contain_all_text(
 @fewer_examples
 @given(transcripts(), layouts)
 def test_lines_respect_their_limits(transcript: Transcript, options: SubtitleOptions) -> None:
-    assert options.max_line_width is not None
+    assert isinstance(options.max_line_width, int)
     for cue in cues(transcript, options, line_count=options.max_line_count):
-        assert options.max_line_count is None or len(cue.lines) <= options.max_line_count
+        assert (
+            not isinstance(options.max_line_count, int) or len(cue.lines) <= options.max_line_count
+        )
         for line in cue.lines:
             assert line.text == line.text.strip(" ")
-            unspaced = cue.language in UNSPACED
             if sum(map(columns, line.text)) > options.max_line_width:
-                assert len(measure(line.text, (), unspaced=unspaced).units) == 1
+                assert len(measure(line.text, (), cue.language).units) == 1
 
 
 @fewer_examples
@@ -92,18 +94,14 @@ def test_lines_respect_the_number_of_words(transcript: Transcript, max_words: in
         assert len(cue.lines) <= 2
         for line in cue.lines:
             if cue.language not in UNSPACED:
-                assert len(measure(line.text, (), unspaced=False).units) <= max_words
+                assert len(measure(line.text, (), "en").units) <= max_words
 
 
 @fewer_examples
 @given(transcripts(with_words=True), layouts)
 def test_every_word_is_highlighted_once(transcript: Transcript, options: SubtitleOptions) -> None:
-    highlighting = SubtitleOptions(
-        max_line_width=options.max_line_width,
-        max_line_count=options.max_line_count,
-        highlight_words=True,
-    )
-    shown_cues = cues(transcript, highlighting, line_count=options.max_line_count)
+    highlighting = dataclasses.replace(options, highlight_words=True)
+    shown_cues = list(highlighted(cues(transcript, highlighting)))
     underlined = "".join(line.parts[1] for cue in shown_cues for line in cue.lines)
     assert visible(underlined) == text_of(transcript)
     for cue, following in pairwise(shown_cues):
@@ -123,14 +121,17 @@ def test_parsers_read_webvtt_back(transcript: Transcript, options: SubtitleOptio
         (caption.start_time.in_milliseconds(), caption.end_time.in_milliseconds())
         for caption in captions
     ] == [(cue.start, cue.end) for cue in shown_cues]
-    assert [html.unescape(caption.raw_text).split("\n") for caption in captions] == [
-        [line.text for line in cue.lines] for cue in shown_cues
+    lines = [html.unescape(caption.raw_text).split("\n") for caption in captions]
+    marked = [[line.removeprefix("\u200f") for line in caption] for caption in lines]
+    assert marked == [
+        [line.text.removeprefix("\u200f") for line in cue.lines] for cue in shown_cues
     ]
     if HAS_DIGITS.search(text_of(transcript)) is None:
         subtitles = pysubs2.SSAFile.from_string(text, format_="vtt", keep_html_tags=True)
-        assert [html.unescape(without_line_breaks(line.text)) for line in subtitles] == list(
-            map(without_line_breaks, texts_of(shown_cues))
-        )
+        read = [html.unescape(without_line_breaks(line.text)) for line in subtitles]
+        assert [line.replace("\u200f", "") for line in read] == [
+            without_line_breaks(text).replace("\u200f", "") for text in texts_of(shown_cues)
+        ]
 
 
 @fewer_examples
@@ -166,6 +167,27 @@ def test_a_cue_of_subrip_ends_with_a_blank_line(
     assert ["".join(map(visible, block.split("\n")[2:])) for block in blocks] == texts_of(
         shown_cues
     )
+
+
+@fewer_examples
+@given(transcripts(with_words=True), layouts, st.booleans())
+def test_ass_contains_all_text(
+    transcript: Transcript, options: SubtitleOptions, karaoke: bool
+) -> None:
+    options = dataclasses.replace(options, highlight_words=karaoke)
+    shown = cues(transcript, options, step=10)
+    assume(all(cue.end < 36_000_000 for cue in shown))  # the format has one digit of hours
+    lines = ass(transcript, options).splitlines()
+    events = [line.split(",", 9) for line in lines if line.startswith("Dialogue")]
+    assert len(events) == len(shown)
+    for event, cue in zip(events, shown, strict=True):
+        text = re.sub(r"(?<!\\)\{\\k\d+\}", "", event[9]).replace("\u2060", "")
+        text = text.replace("\\{", "{").replace("\\}", "}")
+        assert visible(text.replace("\\N", "")) == visible(
+            "".join(line.text for line in cue.lines)
+        ).replace("\\N", "").replace("\u2060", "")
+        durations = [int(number) for number in re.findall(r"\{\\k(\d+)\}", event[9])]
+        assert sum(durations) * 10 <= cue.end - cue.start
 
 
 @fewer_examples
@@ -287,7 +309,7 @@ def test_ttml_names_every_speaker_once(transcript: Transcript, options: Subtitle
 def test_subrip_respects_the_width_of_lines_with_names(
     transcript: Transcript, options: SubtitleOptions
 ) -> None:
-    assert options.max_line_width is not None
+    assert isinstance(options.max_line_width, int)
     shown = cues(transcript, options, line_count=options.max_line_count, label="[{}]: ")
     unnamed = cues(transcript, options, line_count=options.max_line_count)
     texts = [
@@ -295,7 +317,9 @@ def test_subrip_respects_the_width_of_lines_with_names(
     ]
     assert texts[0].replace(" ", "") == texts[1].replace(" ", "")
     for cue in shown:
-        assert options.max_line_count is None or len(cue.lines) <= options.max_line_count
+        assert (
+            not isinstance(options.max_line_count, int) or len(cue.lines) <= options.max_line_count
+        )
         name = f"[{cue.speaker}]: " if cue.speaker else ""
         first = cue.lines[0].text
         if sum(map(columns, name + first)) > options.max_line_width and cue.language == "en":

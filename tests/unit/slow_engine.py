@@ -34,7 +34,7 @@ class SlowEngine(FakeEngine):
         self._computed: list[int] = []
         self._encoded = 0
         monkeypatch.setattr(
-            "whisperbatch.pipeline.feature_extractor",
+            "whisperbatch.pipeline_run.feature_extractor",
             lambda *kind: _Counted(feature_extractor(*kind), self._count),
         )
 

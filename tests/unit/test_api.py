@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,20 @@ def test_public_names_are_sorted_and_exist() -> None:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("whisperbatch.")
         for alias in node.names
     }
-    assert imported.keys() == set(wb.__all__) - {"jobs"}  # a package
+    assert imported.keys() == set(wb.__all__) - {"jobs", "writers"}  # packages
     for name, module in imported.items():  # what type checkers see is what the name is
         assert getattr(wb, name) is getattr(module, name)
     assert set(wb.__all__) <= set(dir(wb))
     with pytest.raises(AttributeError, match="nothing"):
         _ = wb.nothing
+
+
+def test_the_version_and_the_writers_need_no_import() -> None:
+    program = "import whisperbatch as wb; print(wb.__version__, len(wb.writers.FORMATS))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == [version("whisperbatch"), str(len(wb.writers.FORMATS))]
 
 
 def test_a_public_name_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +77,24 @@ def test_a_public_name_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None
     first = wb.Transcript
     monkeypatch.setattr(wb, "__getattr__", fail)
     assert wb.Transcript is first
+
+
+def test_type_checkers_know_the_names_of_fields() -> None:
+    segment = wb.Segment(0, 0.0, 1.0, "Yes.", "en", -0.1, 0.0, 1.0)
+    transcript = wb.Transcript((segment,), "en", 1.0, 1.0, "a.wav")
+    start: float = transcript["segments"][0]["start"]
+    text: str = transcript["text"]
+    assert (start, text, len(transcript)) == (0.0, "Yes.", 1)
+    with pytest.raises(KeyError):
+        _ = segment["begin"]  # type: ignore[call-overload]
+    with pytest.raises(AttributeError):
+        _ = segment.begin  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = transcript.to_srt_vtt  # type: ignore[attr-defined]
+    with pytest.raises(wb.OptionError):
+        transcript.save("a.srt", max_width=3)  # type: ignore[call-arg]
+    with pytest.raises(wb.OptionError):
+        wb.transcribe("a.wav", progress="yes")  # type: ignore[arg-type]
 
 
 def test_type_checkers_refuse_wrong_keywords() -> None:

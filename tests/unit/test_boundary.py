@@ -56,7 +56,7 @@ def vad_fails(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise IndexError("a hole in the list")
             return NoVad()(samples)
 
-    monkeypatch.setattr("whisperbatch.pipeline.open_vad", lambda _: Vad())
+    monkeypatch.setattr("whisperbatch.pipeline_run.open_vad", lambda _: Vad())
 
 
 def features_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_one_recording_raises_the_internal_error(monkeypatch: pytest.MonkeyPatch
         def pad_value(self, features: object) -> float:
             return 0.0
 
-    monkeypatch.setattr("whisperbatch.pipeline.feature_extractor", lambda *_: Broken())
+    monkeypatch.setattr("whisperbatch.pipeline_run.feature_extractor", lambda *_: Broken())
     with Transcriber(FakeEngine()) as asr:
         with pytest.raises(wb.InternalError, match="<array>: unexpected AttributeError; this is"):
             asr.transcribe(noise(3), vad=False)

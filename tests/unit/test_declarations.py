@@ -30,5 +30,5 @@ def test_a_table_is_written_after_its_comment() -> None:
         f"# Files\n\n{comment}| option | default | meaning |\n|---|---|---|\n"
     )
     assert written.endswith("|\n\nText.\n")
-    assert "| `max_line_width` | `42` | maximum width" in written
+    assert "| `max_words_per_line` | `None` | maximum number" in written
     assert declarations.with_tables(written) == written

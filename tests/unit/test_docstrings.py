@@ -16,7 +16,7 @@ NO_ERRORS: Final = {
     *("available_models", "AudioReader.close", "AudioReader.random_access"),
     *("Chunk.chunk_time", "Chunk.recording_time", "SegmentStream.call_on_close"),
     *("SegmentStream.close", "Submission.cancel", "Transcriber.close"),
-    *("Transcriber.submitted_beside", "Transcript.to_dict"),
+    *("Transcriber.submitted_beside", "SubtitleOptions.rules", "WhisperBatchError.spelled"),
 }
 """Functions that raise no error of whisperbatch."""
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.counting_source import TIMEOUT, wait_until
 from tests.unit.recorded_sources import Item, Recorder, both_orders, counted, in_background
 from whisperbatch import prefetch as prefetch_module
-from whisperbatch.pipeline import in_sequence
+from whisperbatch.pipeline_run import in_sequence
 from whisperbatch.prefetch import interleave
 
 pytestmark = pytest.mark.usefixtures("no_threads_added")

@@ -1,10 +1,12 @@
 """`SegmentStream`: segments during the reading, and no resources left after an early stop."""
 
+import asyncio
 import gc
 import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,3 +142,56 @@ def test_a_stream_can_be_closed_while_another_thread_waits_for_a_segment() -> No
         assert not reader.is_alive()
         assert len(segments) < 3
         assert worker_threads() == set()
+
+
+def test_a_stream_is_read_in_an_event_loop() -> None:
+    samples = noise(40)
+
+    async def read() -> list[wb.Segment]:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.001)
+
+        task = asyncio.create_task(beat())
+        with Transcriber(FakeEngine(delay={"decode": 0.02})) as asr:
+            found = [segment async for segment in asr.stream(samples, vad=False)]
+        task.cancel()
+        assert beats > 10  # the loop was free
+        return found
+
+    with Transcriber(FakeEngine()) as asr:
+        expected = asr.transcribe(samples, vad=False).segments
+    assert [segment.text for segment in asyncio.run(read())] == [each.text for each in expected]
+
+
+def test_an_error_of_a_stream_reaches_the_event_loop() -> None:
+    async def read() -> None:
+        with Transcriber(FakeEngine(decode=fails_on_loud_rows())) as asr:
+            async for _ in asr.stream(noise(40) * LOUD, vad=False):
+                pass
+
+    with pytest.raises(wb.EngineError):
+        asyncio.run(read())
+
+
+def test_streams_and_submissions_are_not_unpacked() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        with pytest.raises(TypeError, match="a stream cannot be unpacked"):
+            _segments, _info = asr.stream(noise(40), vad=False)
+        with pytest.raises(TypeError, match="a Submission cannot be unpacked"):
+            _segments, _info = asr.submit(noise(40), vad=False)
+
+
+def test_a_stream_says_where_the_transcript_is() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        stream: Any = asr.stream(noise(4), vad=False)
+        with pytest.raises(AttributeError, match=r"transcribe\(\) returns the transcript"):
+            _ = stream.text
+        submission: Any = asr.submit(noise(4), vad=False)
+        with pytest.raises(AttributeError, match=r"wait for .*: submission\.result"):
+            submission.save("a.srt")
+        stream.close()

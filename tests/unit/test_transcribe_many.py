@@ -296,3 +296,41 @@ def test_wrong_arguments_are_refused_by_the_call_itself(asr: Transcriber) -> Non
     with pytest.raises(wb.AudioError, match="no such file"):
         asr.stream("missing.wav")
     assert list(asr.transcribe_many([])) == []
+
+
+def discard(asr: Transcriber) -> None:
+    asr.transcribe_many([noise(2)], vad=False)
+
+
+def test_transcripts_that_are_discarded_say_so() -> None:
+    with (
+        Transcriber(FakeEngine()) as asr,
+        pytest.warns(
+            RuntimeWarning, match=r"was discarded, and nothing was transcribed: .* write: for "
+        ) as caught,
+    ):
+        discard(asr)
+    assert [Path(each.filename).name for each in caught] == ["test_transcribe_many.py"]
+
+
+def test_a_discarded_call_frees_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    monkeypatch.setattr("whisperbatch.engines.loading.load_engine", lambda *_, **__: engine)
+    with pytest.warns(RuntimeWarning, match="nothing was transcribed"):
+        wb.transcribe_many([noise(2)], vad=False)
+    assert engine.closed
+
+
+@pytest.mark.filterwarnings("error")
+def test_transcripts_that_are_used_or_closed_say_nothing() -> None:
+    with Transcriber(FakeEngine()) as asr:
+        for use in (list, next, lambda items: items.close(), lambda items: [*items]):
+            items = asr.transcribe_many([noise(2), noise(3)], vad=False)
+            use(items)
+            del items
+        items = asr.transcribe_many([noise(2)], vad=False)
+        with pytest.raises(LookupError):
+            items.throw(LookupError("why"))
+        assert list(items) == []
+        first, second = asr.transcribe_many([noise(2), noise(3)], vad=False)
+        assert (first.duration, second.duration) == (2, 3)

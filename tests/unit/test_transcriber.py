@@ -1,5 +1,8 @@
 """`Transcriber` with single recordings: segments, languages, ranges, and checks of arguments."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -174,3 +177,32 @@ def test_ranges_after_the_end_are_empty(asr: Transcriber) -> None:
 def test_reading_stops_after_the_last_range(asr: Transcriber) -> None:
     transcript = asr.transcribe(noise(100), vad=False, clip_timestamps=((0.0, 10.0),))
     assert transcript.duration < 12
+
+
+def test_a_transcriber_says_what_it_is() -> None:
+    english: Any = Transcriber(FakeEngine(multilingual=False))
+    assert (english.model, english.device, english.is_multilingual) == ("fake", "cpu", False)
+    engine: Any = FakeEngine()
+    engine.device = "cuda"
+    with Transcriber(engine) as asr:
+        assert (asr.device, asr.is_multilingual) == ("cuda", True)
+        assert [segment.text for segment in asr(noise(4), vad=False)] == ["Sentence 0."]
+    for name, remedy in (
+        ("to", "give device to load"),
+        ("align", "word_timestamps"),
+        ("x", "'x'$"),
+    ):
+        with pytest.raises(AttributeError, match=f"Transcriber has no attribute .*{remedy}"):
+            getattr(english, name)
+    english.close()
+
+
+@pytest.mark.parametrize("copying", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_transcriber_is_loaded_in_each_process(copying: Callable[[Transcriber], object]) -> None:
+    with (
+        Transcriber(FakeEngine()) as asr,
+        pytest.raises(
+            TypeError, match=r"cannot be pickled or copied.*load the model in each process"
+        ),
+    ):
+        copying(asr)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from typing import cast
 
 import numpy as np
 from typing_extensions import Self
@@ -33,11 +34,13 @@ from whisperbatch.audio.sources import (
     check_finite,
     file_of,
     name_of,
+    plain_source,
 )
 from whisperbatch.audio.track import stated_duration
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options, checks
+from whisperbatch.text.messages import brief_name, description
 from whisperbatch.threads import keep_in_children, reset_after_fork
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -69,6 +72,8 @@ class AudioReader:
         start: the first sample of `blocks` and `channels`, counted in the recording.
         notices: facts about the recording that its user must know.
         track: number of the audio track that is read.
+        duration: seconds that the container states, from which the end of the recording may differ;
+            None if it states none.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class AudioReader:
         position: int = 0,
         notices: Notices | None = None,
         track: int = 0,
+        duration: float | None = None,
     ) -> None:
         """Create a reader.
 
@@ -102,6 +108,7 @@ class AudioReader:
         self.options = options or Options()
         self.notices = Notices(name) if notices is None else notices
         self.track = track
+        self.duration = duration
         self._reading = threading.Lock()
         self._is_inherited = False
         reset_after_fork(self)
@@ -110,6 +117,13 @@ class AudioReader:
     def _after_fork(self) -> None:
         """Refuse to read: the position in the file is shared with the parent process."""
         self._is_inherited, self._reading = True, threading.Lock()
+
+    def __repr__(self) -> str:
+        total = "" if self.duration is None else f" of {self.duration:.1f}"
+        position = f"at {self.position / SAMPLING_RATE:.1f}{total} s"
+        return description(
+            self, brief_name(self.name), position, "closed" if self.closed else "open"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -223,10 +237,10 @@ def open_audio(source: Source | AudioReader, options: Options | None = None) -> 
 
     Args:
         source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
-            file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open file stays
-            open; an array is not modified. An `AudioReader` is returned unchanged. A `SpanSource`
-            is opened at the first sample that its span needs. A `DeferredSource` chooses its
-            recording first.
+            file or pipe, or samples: a float32 or int16 array, an object with `__array__` such as a
+            tensor of PyTorch on the CPU, or an `Audio`. An open file stays open; an array is not
+            modified. An `AudioReader` is returned unchanged. A `SpanSource` is opened at the first
+            sample that its span needs. A `DeferredSource` chooses its recording first.
         options: the track, the channel, the sampling rate of an array, and the longest duration;
             None for the defaults.
 
@@ -247,6 +261,7 @@ def open_audio(source: Source | AudioReader, options: Options | None = None) -> 
     span = WHOLE
     if isinstance(source, SpanSource):
         span, source = source.span, source.source
+    source = cast("Source", plain_source(source))
     name = name_of(source)
     with boundary(name):
         if isinstance(source, np.ndarray):
@@ -269,14 +284,15 @@ def known_duration(source: Source, options: Options) -> float | None:
     Returns:
         The duration; None for pipes, addresses, and files that do not state their duration.
     """
-    if isinstance(source, np.ndarray):
-        return len(source) / (options.sampling_rate or SAMPLING_RATE)
-    if isinstance(source, Audio):
-        return len(source.samples) / source.sampling_rate
     if isinstance(source, DeferredSource | SpanSource):
         return None
     duration = None
     try:
+        source = cast("Source", plain_source(source))
+        if isinstance(source, np.ndarray):
+            return len(source) / (options.sampling_rate or SAMPLING_RATE)
+        if isinstance(source, Audio):
+            return len(source.samples) / source.sampling_rate
         file = file_of(name_of(source), source)
         if isinstance(file, str):
             return stated_duration(file) if regular_file(file) else None
@@ -325,6 +341,7 @@ def _open_media(name: str, source: object, options: Options, span: Span) -> Audi
         position=decoder.position,
         notices=notices,
         track=decoder.track,
+        duration=decoder.duration,
     )
 
 
@@ -372,4 +389,5 @@ def _open_array(audio: Audio, options: Options, span: Span) -> AudioReader:
         options,
         span=span,
         position=second * SAMPLING_RATE,
+        duration=len(samples) / rate,
     )

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, cast
@@ -70,6 +71,26 @@ def _instead_of(source: object) -> str:
     return "give a path, bytes, an open binary file, an Audio, or a float32 or int16 array"
 
 
+def plain_source(source: object) -> object:
+    """Return the samples of an object with `__array__`, such as a tensor; other sources unchanged.
+
+    Raises:
+        AudioError: the object cannot be converted, for example because it is on a GPU.
+    """
+    if isinstance(source, Audio):
+        samples = cast("npt.NDArray[np.float32]", plain_source(source.samples))
+        return source if samples is source.samples else replace(source, samples=samples)
+    if isinstance(source, np.ndarray) or not hasattr(type(source), "__array__"):
+        return source
+    try:
+        return np.asarray(source)
+    except Exception as error:  # an object of the caller may raise anything
+        kind = f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"
+        raise AudioError(
+            f"{kind} cannot be converted to an array of NumPy: {describe(error)}"
+        ) from error
+
+
 def _path(source: str | PathLike[str]) -> object:
     try:
         return fspath(source)
@@ -127,7 +148,7 @@ def check_several(sources: object) -> None:
         OptionError: `sources` is a single recording, or no iterable.
     """
     single_source = (str, *BYTES, PathLike, np.ndarray, Audio)
-    if isinstance(sources, single_source) or hasattr(sources, "read"):
+    if isinstance(sources, single_source) or hasattr(sources, "read") or _has_numbers(sources):
         raise OptionError(
             "sources must be several recordings; for a single recording call transcribe()"
         )
@@ -135,6 +156,12 @@ def check_several(sources: object) -> None:
         raise OptionError(
             f"sources must be an iterable of recordings, not {type(sources).__name__}"
         )
+
+
+def _has_numbers(sources: object) -> bool:
+    """Return whether an object is samples, and not a column of paths, such as one of pandas."""
+    kind = getattr(getattr(sources, "dtype", None), "kind", "f")
+    return hasattr(type(sources), "__array__") and kind in "fiu"
 
 
 MAX_LOUD_SHARE: Final = 0.001  # of the samples beyond MAX_LOUD: more are no clicks

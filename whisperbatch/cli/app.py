@@ -23,7 +23,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from whisperbatch.boundary import as_error
-from whisperbatch.cli import flags, version_line
+from whisperbatch.cli import check, flags, version_line
 from whisperbatch.cli.doctor import run_doctor
 from whisperbatch.cli.flags import (
     DEFAULT_MODEL,
@@ -293,7 +293,7 @@ def serve(context: typer.Context) -> None:
     )
 
 
-app.registered_commands += plan_commands.registered_commands
+app.registered_commands += plan_commands.registered_commands + check.app.registered_commands
 
 
 @app.callback()

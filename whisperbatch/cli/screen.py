@@ -24,6 +24,7 @@ from rich.spinner import Spinner
 from rich.table import Column
 from rich.text import Text
 
+import whisperbatch as wb
 from whisperbatch.audio import stated_duration
 from whisperbatch.cli.messages import message_of
 from whisperbatch.cli.printing import (
@@ -411,11 +412,11 @@ class _Clock(ProgressColumn):
     def render(self, task: Bar) -> Text:
         done = task.completed
         parts = [clock(done) + (f" of {clock(task.total)}" if task.total else "")]
-        if task.fields.get("whole_job") and task.elapsed and done:
-            speed = done / task.elapsed
-            parts.append(f"{speed:.0f}x")
-            if task.total and task.total > done:
-                parts.append(f"{clock((task.total - done) / speed)} left")
+        progress = wb.Progress("transcribe", "", done, task.total, task.elapsed or 0.0)
+        if task.fields.get("whole_job") and progress.speed:
+            parts.append(f"{progress.speed:.0f}x")
+            if progress.remaining:
+                parts.append(f"{clock(progress.remaining)} left")
         return Text(" · ".join(parts), style="cyan")
 
 

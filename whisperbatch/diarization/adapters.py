@@ -27,6 +27,7 @@ from whisperbatch.errors import (
     OptionError,
     WhisperBatchError,
 )
+from whisperbatch.text.messages import brief, description
 from whisperbatch.threads import Lock
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -76,6 +77,9 @@ class WholeRecordingDiarizer(ABC):
 
     def __init__(self) -> None:
         self._lock = Lock()  # the packages are not thread-safe
+
+    def __repr__(self) -> str:
+        return description(self, brief(self.fingerprint))
 
     @abstractmethod
     def find(self, samples: Samples, limits: SpeakerLimits) -> Found:

@@ -59,6 +59,7 @@ from whisperbatch.diarization.turns import (
 )
 from whisperbatch.prefetch import map_ahead
 from whisperbatch.runtimes.matrix_products import product
+from whisperbatch.text.messages import brief, description
 from whisperbatch.types import Diarization, Samples, Turn, to_seconds, unnamed_speaker
 
 Analysed: TypeAlias = tuple[Window, list[Run], list[Piece], Embeddings]
@@ -102,6 +103,9 @@ class BuiltInDiarizer:
         self.fingerprint = fingerprint
         held = workers + 1 if workers > 1 else 0  # batches in each of the two stages
         self.reads_ahead = 2 * held * to_seconds(BATCH * STEP)
+
+    def __repr__(self) -> str:
+        return description(self, brief(self.fingerprint))
 
     def __call__(
         self, blocks: Iterable[Samples], limits: SpeakerLimits

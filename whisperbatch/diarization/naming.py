@@ -157,7 +157,7 @@ def _opened(name: str, source: Source) -> Iterator[AudioReader]:
             except AudioError as error:
                 raise of_recording(error, reader.name)  # noqa: B904 - the same error
     except (AudioError, OptionError) as error:
-        named = AudioError(f"known_speakers[{shown(name)}]: {error}")
+        named = AudioError(f"`known_speakers`[{shown(name)}]: {error.marked}")
         raise named from error
 
 

@@ -39,6 +39,7 @@ from whisperbatch.diarization.protocol import (
 from whisperbatch.errors import ClosedError, EngineError, OptionError
 from whisperbatch.options import Options
 from whisperbatch.options.values import BUILTIN
+from whisperbatch.progress import Meter, ShowProgress, shows_downloads
 from whisperbatch.recording import End, RecordingState
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import (
@@ -224,8 +225,15 @@ class Speakers:
         self._listener.close()
 
 
-def diarization_of(source: Source | AudioReader, options: Options) -> Diarization:
+def diarization_of(
+    source: Source | AudioReader, options: Options, show: ShowProgress | None = None
+) -> Diarization:
     """Return the speakers of a recording and their turns, without a transcript.
+
+    Args:
+        source: the recording.
+        options: with `diarize`.
+        show: is called with the progress of downloads and of the diarization.
 
     Raises:
         OptionError: the diarizer cannot honour the number of speakers; or see `open_for`.
@@ -236,12 +244,17 @@ def diarization_of(source: Source | AudioReader, options: Options) -> Diarizatio
     reader = open_audio(source, options)
     on_stop(reader.close)
     with nullcontext() if reader is source else reader, boundary(reader.name):
-        diarizer, names = open_for(options)
+        with shows_downloads(show):
+            diarizer, names = open_for(options)
+        meter = Meter("diarize", reader.name, reader.duration, show)
         blocks = reader.channels() if options.separates_channels else reader.blocks()
         result = Diarization(())
         for item in items_of(diarizer, blocks, limits_of(options), reader.name):
             if isinstance(item, Diarization):
                 result = item
+            else:
+                meter.advance(item.end)
+        meter.end(to_seconds(reader.position))
         named = name_speakers(result, names) if names else result
         return replace(named, source=reader.name, duration=to_seconds(reader.position))
 

@@ -27,7 +27,7 @@ from whisperbatch.options import (
 )
 from whisperbatch.runtimes.machine import has_avx2
 from whisperbatch.runtimes.openvino_package import openvino_is_installed
-from whisperbatch.text.messages import check_revision, one_line, shown
+from whisperbatch.text.messages import check_revision, one_line, short_repr, shown
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,8 @@ class CTranslate2Settings(EngineSettings):
     intra_threads: int = 0
     flash_attention: bool = False
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         indexes = cast("Any", self.device_index)
         if type(indexes) is list:
@@ -132,6 +134,8 @@ class AutoSettings(CTranslate2Settings):
 
     kept_frames: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_kept_frames(self.kept_frames)
@@ -154,6 +158,8 @@ class OnnxRuntimeSettings(EngineSettings):
     intra_threads: int = 0
     kept_frames: float | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         convert_fields(self, OnnxRuntimeSettings)
         _check_8_bits(self.name, self.compute_type)
@@ -173,6 +179,8 @@ class OpenVinoSettings(OnnxRuntimeSettings):
     """
 
     name: ClassVar[str] = "openvino"
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +202,8 @@ class TorchSettings(EngineSettings):
     group_size: GroupSize = GROUP_SIZE
     draft_model: str | PathLike[str] | None = None
     compile: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         convert_fields(self, TorchSettings)

@@ -65,7 +65,7 @@ class EndpointSettings:
             try:
                 wb.Options(diarize=True, diarizer=diarizer)
             except wb.OptionError as error:
-                raise wb.OptionError(f"DIARIZATION_MODEL: {error}") from error
+                raise wb.OptionError(f"DIARIZATION_MODEL: {error.marked}") from error
         return cls(
             asr_model=variables.get("ASR_MODEL") or None,
             model_directory=variables.get("HF_MODEL_DIR") or None,
@@ -155,7 +155,7 @@ class EndpointHandler:
         Raises:
             OptionError: a key or parameter is unknown or wrong, or `inputs` is not base64.
             AudioError: the recording cannot be read.
-            MissingExtraError: the request finds speakers, without the extra `diarization`.
+            MissingExtraError: the request finds speakers, without the weights of the diarizer.
             EngineError: the engine failed.
         """
         if not isinstance(data, Mapping):

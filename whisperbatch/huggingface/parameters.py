@@ -227,4 +227,4 @@ def _replace(
         label = labels.get(next(iter(error.options), ""))
         if label is None:
             raise
-        raise wb.OptionError(f"{label}: {error}") from error
+        raise wb.OptionError(f"{label}: {error.marked}") from error

@@ -22,6 +22,7 @@ from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 from whisperbatch.options import Options
 from whisperbatch.text.messages import CONTROLS, shown
+from whisperbatch.writers import SubtitleOptions
 
 MAX_NAME: Final = 255
 """Bytes of a file name in UTF-8: the limit of ext4, XFS, Btrfs and ZFS. NTFS and APFS allow as many
@@ -145,8 +146,20 @@ def digest(*parts: object) -> str:
     The batch size is left out of `Options`, because it does not change the text. The recordings of
     known speakers are left out, too: add their `references_fingerprint`.
     """
-    values = [_hashed(part) if isinstance(part, Options) else part for part in parts]
-    return _hash(repr(values).encode())
+    return _hash(f"[{', '.join(map(_text, parts))}]".encode())
+
+
+def _text(part: object) -> str:
+    """Return a value as `repr` writes it; options as they were written in the first version."""
+    if isinstance(part, Options):
+        return repr(_hashed(part))
+    if isinstance(part, SubtitleOptions):
+        return part.key
+    if type(part) is list:
+        return f"[{', '.join(map(_text, part))}]"
+    if type(part) is tuple:
+        return f"({', '.join(map(_text, part))}{',' if len(part) == 1 else ''})"
+    return repr(part)
 
 
 def _hashed(options: Options) -> list[tuple[str, object]]:

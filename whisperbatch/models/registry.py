@@ -29,6 +29,7 @@ from whisperbatch.errors import ModelError, OptionError
 from whisperbatch.models.files import first_line, read_json, read_text
 from whisperbatch.models.model_bin import read_headers
 from whisperbatch.models.packages import PACKAGES, package_folders, packaged_model
+from whisperbatch.progress import downloading
 from whisperbatch.text.messages import check_revision, shown
 
 __all__ = ["available_models", "find_model"]
@@ -326,14 +327,16 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
     import huggingface_hub  # noqa: PLC0415
 
     given: dict[str, Any] = {} if revision is None else {"revision": revision}
-    return Path(
-        huggingface_hub.snapshot_download(
-            repository,
-            allow_patterns=_patterns(transformers=transformers),
-            local_files_only=local,
-            **given,
+    with downloading(repository, local=local) as bar:
+        return Path(
+            huggingface_hub.snapshot_download(
+                repository,
+                allow_patterns=_patterns(transformers=transformers),
+                local_files_only=local,
+                **given,
+                **bar,
+            )
         )
-    )
 
 
 def _patterns(*, transformers: bool) -> list[str]:

@@ -11,7 +11,6 @@ from whisperbatch.errors import spell_in_python, spell_options
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields, is_number, is_same, plain
 from whisperbatch.options.hints import (
-    MODEL_NAMES,
     OTHER_FORMATS,
     SHORT_FLAGS,
     device_hint,
@@ -75,7 +74,6 @@ __all__ = [
     "MAX_SPEAKERS",
     "MAX_TEMPERATURE",
     "MIN_SAMPLING_RATE",
-    "MODEL_NAMES",
     "NO_SPEAKERS",
     "OPTION_NAMES",
     "OPTION_PARAMETERS",

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from whisperbatch.errors import OptionError
 from whisperbatch.limits import MAX_DURATION
@@ -39,8 +39,10 @@ def plain(value: object, levels: int = NESTED) -> object:
     kind = type(value)
     if kind in {bool, int, float, str, type(None)}:
         return value
-    if (issubclass(kind, tuple) or kind is list) and levels:
-        items = list.__iter__(value) if kind is list else tuple.__iter__(value)  # type: ignore[arg-type]  # just checked
+    if kind is list:
+        value, kind = tuple(cast("list[object]", value)), tuple
+    if issubclass(kind, tuple) and levels:
+        items = tuple.__iter__(cast("tuple[object, ...]", value))
         return tuple(plain(item, levels - 1) for item in items)
     for foreign, convert in _converters():
         if issubclass(kind, foreign):

@@ -26,9 +26,9 @@ _RECORDING: Final = (
     'give the recording first, without a name: transcribe("talk.mp3")',
     "give the recording without a flag: whisperbatch transcribe talk.mp3",
 )
-_FORMAT: Final = 'write a file: whisperbatch.write(transcript, "talk.srt")'
+_FORMAT: Final = 'write a file: transcript.save("talk.srt")'
 _OUTPUT: Final = (_FORMAT, "use --format and --output-dir")
-_LAYOUT: Final = "give it to whisperbatch.SubtitleOptions, for whisperbatch.write"
+_LAYOUT: Final = 'give it to transcript.save("talk.srt", ...)'
 _SHOWN: Final = ("use progress=True", "leave it out: a terminal shows the progress")
 _HF_TOKEN: Final = "set the environment variable HF_TOKEN"  # noqa: S105 - a sentence
 _OFFLINE: Final = "set the environment variable HF_HUB_OFFLINE=1"
@@ -349,9 +349,7 @@ OTHER_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "html": "txt",
         "subrip": "srt",
         "sub": "srt",
-        "sbv": "srt",
-        "ass": "srt",
-        "ssa": "srt",
+        "ssa": "ass",
         "webvtt": "vtt",
         "dfxp": "ttml",
         "xml": "ttml",
@@ -369,7 +367,7 @@ _PATHS: Final = "leave it out: transcribe takes a path or samples"
 _WORDS: Final = "leave it out: transcribe(..., word_timestamps=True) gives words with times"
 _SPEAKERS: Final = "leave it out: transcribe(..., diarize=True) gives words and segments a speaker"
 _DROP_IN: Final = "use whisperbatch.compat.faster_whisper, which has it"
-_WRITTEN: Final = 'use whisperbatch.write(transcript, "talk.srt")'
+_WRITTEN: Final = 'use transcript.save("talk.srt")'
 _NO_WINDOWS: Final = "leave it out: transcribe makes features and decodes them"
 
 PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -402,7 +400,7 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "format_timestamp": _WRITTEN,
         "LANGUAGES": "use whisperbatch.text.LANGUAGES",
         "tokenizer": "use whisperbatch.text.LANGUAGES for the languages of Whisper",
-        "utils": "use whisperbatch.write to write files",
+        "utils": 'use transcript.save("talk.srt") to write a file',
         "transcribe_file": "use whisperbatch.transcribe",
         "transcribe_batch": "use whisperbatch.transcribe_many",
     }
@@ -411,10 +409,7 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "device": "the attribute engine describes the model and its device",
         "dims": "the attribute engine describes the model and its device",
-        "is_multilingual": "use engine.is_multilingual",
-        "model": "use the attribute engine",
         "supported_languages": "use whisperbatch.text.LANGUAGES",
         "generate": "use transcribe",
         "decode": "use transcribe",
@@ -434,6 +429,51 @@ MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Attributes of models elsewhere, for `Transcriber`."""
+
+
+_FILE: Final = "write transcript.save('talk.srt'), or another suffix"
+_STREAM: Final = "a stream yields segments, and transcribe() returns the transcript"
+_SUBMITTED: Final = "wait for the transcript: submission.result(), or await"
+_SCORE: Final = "write word.probability"
+_TIMES: Final = "write start and end"
+_TOKENS: Final = "tokens are not kept; whisperbatch.compat.faster_whisper has them"
+
+RESULT_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "Transcript": {
+            **dict.fromkeys(("to_srt_vtt", "to_ass", "to_tsv", "write", "export"), _FILE),
+            **dict.fromkeys(("save_as_json", "to_json_file"), "write transcript.save('talk.json')"),
+            **dict.fromkeys(("model_dump", "dict", "segments_to_dicts"), "write to_dict()"),
+            **dict.fromkeys(("model_dump_json", "json"), "write to_json()"),
+            **dict.fromkeys(("to_df", "to_dataframe"), "write to_pandas()"),
+            **dict.fromkeys(("word_segments", "all_words"), "write transcript.words"),
+            **dict.fromkeys(("chunks", "utterances", "sentences"), "write transcript.segments"),
+            "info": "write transcript.language, transcript.duration",
+        },
+        "Segment": {
+            **dict.fromkeys(("tokens", "seek"), _TOKENS),
+            **dict.fromkeys(("model_dump", "_asdict", "dict"), "write to_dict()"),
+            "timestamp": _TIMES,
+            "score": "write segment.avg_logprob",
+            "chars": "words have times, characters have none; transcribe with word_timestamps=True",
+        },
+        "Word": {
+            **dict.fromkeys(("score", "confidence"), _SCORE),
+            **dict.fromkeys(("model_dump", "_asdict", "dict"), "write to_dict()"),
+            "timestamp": _TIMES,
+            "text": "write word.word",
+        },
+        "SegmentStream": dict.fromkeys(
+            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"), _STREAM
+        ),
+        "Submission": dict.fromkeys(
+            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"),
+            _SUBMITTED,
+        ),
+        "Transcriber": MODEL_NAMES,
+    }
+)
+"""Class -> name of an attribute or key elsewhere -> what to write here."""
 
 
 def advice_on(name: str, *, command_line: bool = False) -> str:

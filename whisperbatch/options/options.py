@@ -34,7 +34,7 @@ from whisperbatch.options.values import (
     without_none,
 )
 from whisperbatch.text.language_names import given_language
-from whisperbatch.text.messages import shown
+from whisperbatch.text.messages import short_repr, shown
 
 DEFAULT_BATCH_SIZE: Final = 8
 """The batch size on a CPU, where 16 was no faster (docs/explanation/performance.md), and of engines
@@ -273,8 +273,8 @@ class Options:
         Who speaks:
 
         diarize: find the speakers: each segment and word has a `speaker`, and the transcript has a
-            `diarization`. Needs the extra `diarization`, except with `speaker="channel"` and with
-            `num_speakers=1`.
+            `diarization`. Needs the weights of its networks, except with `speaker="channel"` and
+            with `num_speakers=1`.
         speaker: "voice" finds the speakers by their voices. "channel": each channel of the
             recording is one speaker, as in recordings of calls. SPEAKER_00 is the first (left)
             channel. A recording with one channel, or a `channel` other than "mix", is refused. Only
@@ -290,7 +290,7 @@ class Options:
             recording gets this name; the others stay SPEAKER_00, SPEAKER_01, ... In Python, a
             recording is a path, the bytes of a media file, an open binary file, or samples. Refused
             without `diarize` and with `speaker="channel"`.
-        diarizer: finds the speakers. "builtin" is the diarizer of the extra `diarization`. "senko"
+        diarizer: finds the speakers. "builtin" is the diarizer of this package. "senko"
             and "pyannote" use these packages, which need PyTorch (the extras `senko` and
             `pyannote`). A folder or a Hugging Face repository (`owner/name`) contains ONNX files
             for the built-in diarizer, or a pipeline of pyannote.audio. In Python, also an object
@@ -378,6 +378,8 @@ class Options:
     sampling_rate: int | None = None
     clip_timestamps: tuple[tuple[float, float | None], ...] = ()
     max_duration: float | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         convert_fields(self, Options)
@@ -606,6 +608,8 @@ class SearchOptions:
     suppress_tokens: tuple[int, ...] = Options.suppress_tokens
     max_initial_timestamp: float = Options.max_initial_timestamp
     max_new_tokens: int | None = Options.max_new_tokens
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         convert_fields(self, SearchOptions)

@@ -224,7 +224,7 @@ def _is_recording(source: object) -> bool:
     if issubclass(type(source), _FILES) or _is_samples(source):
         return True
     try:
-        return callable(getattr(source, "read", None))
+        return callable(getattr(source, "read", None)) or hasattr(type(source), "__array__")
     except Exception:  # noqa: BLE001 - an attribute of a foreign class may raise anything
         return False
 
@@ -338,6 +338,11 @@ def accepts_none(annotation: object) -> bool:
     return type(None) in get_args(annotation)
 
 
+def _or_auto(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a function that parses "auto", or a number with another function."""
+    return lambda text: text.lower() if text.lower() == "auto" else parse(text)
+
+
 def _parse_integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in _parts(text))
 
@@ -370,6 +375,8 @@ def _parts(text: str) -> list[str]:
 FORMS: Final[dict[object, tuple[str, Callable[[str], Any]]]] = {
     int: ("N", int),
     float: ("X", float),
+    int | Literal["auto"]: ("N", _or_auto(int)),
+    float | Literal["auto"]: ("X", _or_auto(float)),
     tuple[int, ...]: ("N,N", _parse_integers),
     tuple[str, ...]: ("A,B", lambda text: tuple(_parts(text))),
     int | tuple[int, ...]: ("N,N", _parse_devices),

@@ -31,7 +31,7 @@ from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.downloads import URL, Downloads
 from whisperbatch.server.errors import invalid
-from whisperbatch.server.fields import Values, about, as_number, within_limits
+from whisperbatch.server.fields import TYPES, Values, about, as_number, within_limits
 from whisperbatch.server.formats import as_json
 from whisperbatch.server.models import Models
 from whisperbatch.server.records import current, note_audio
@@ -157,7 +157,7 @@ class Analyses:
         response_format = values.choice("response_format", ("json", "rttm")) or "json"
         voices = known_speakers(values.texts(NAMES), values.texts(REFERENCES))
         base = replace(self._defaults, diarize=True)
-        options = self._parse(form, values.options(), base, SPEAKERS, voices)
+        options = self._parse(form, values.options(TYPES), base, SPEAKERS, voices)
         _check_rest(values)
         spool = _file_of(form)
         if options.speaker == "voice":
@@ -174,7 +174,7 @@ class Analyses:
 
     async def _find_speech(self, form: Form) -> Response:
         values = Values(form.fields)
-        options = self._parse(form, values.options(), self._speech_defaults(), SPEECH)
+        options = self._parse(form, values.options(TYPES), self._speech_defaults(), SPEECH)
         _check_rest(values)
         found = await self._run(_file_of(form), options, _find_stretches)
         return _json([{"start": round(s.start, 3), "end": round(s.end, 3)} for s in found])

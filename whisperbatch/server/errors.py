@@ -20,7 +20,9 @@ import whisperbatch as wb
 from whisperbatch.addresses import without_secrets
 from whisperbatch.options import as_text
 
-OPTION_NAMES: Final = frozenset(field.name for field in fields(wb.Options))
+OPTION_NAMES: Final = frozenset(
+    field.name for group in (wb.Options, wb.SubtitleOptions) for field in fields(group)
+)
 
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 

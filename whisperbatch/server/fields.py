@@ -8,7 +8,7 @@ form ──> language, prompt, keywords[], ...    OpenAI's names, with the optio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -28,6 +28,7 @@ from whisperbatch.server.speakers import (
     known_speakers,
     with_speaker_options,
 )
+from whisperbatch.writers import FORMAT_OPTIONS, SubtitleOptions, check_file_options
 
 MAX_BEAMS: Final = 10  # of a request
 
@@ -38,6 +39,15 @@ OPTION_FIELDS: Final = MappingProxyType(
     {"initial_prompt": "prompt", "hotwords": "keywords", "known_speakers": NAMES}
 )
 """Options that fields with another name set."""
+
+LAYOUT: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        option.name: option.type
+        for option in fields(SubtitleOptions)
+        if any(option.name in FORMAT_OPTIONS[name] for name in SUBTITLES)
+    }
+)
+"""The options of subtitles, each a field with its type."""
 
 VAD_FIELDS: Final = ("type", "threshold", "prefix_padding_ms", "silence_duration_ms")
 TYPES: Final[Mapping[str, object]] = MappingProxyType(
@@ -53,7 +63,7 @@ LISTS: Final = (*WORD_LISTS, "keywords", NAMES, REFERENCES)
 
 KNOWN: Final = (
     *("file", "model", "prompt", "response_format", "stream", "chunking_strategy"),
-    *(*LISTS, *(name for name in TYPES if name not in FIXED)),
+    *(*LISTS, *(name for name in TYPES if name not in FIXED), *LAYOUT),
 )
 """All fields."""
 
@@ -160,9 +170,9 @@ class Values:
         if self.texts(name):
             raise invalid(f"{name} {reason}", name, "unsupported_parameter")
 
-    def options(self) -> dict[str, str]:
-        """Return the fields that are named like options."""
-        names = [name for name in self._values if name in TYPES and name not in FIXED]
+    def options(self, types: Mapping[str, object] = TYPES) -> dict[str, str]:
+        """Return the fields that are named like these options."""
+        names = [name for name in self._values if name in types and name not in FIXED]
         return {name: value for name in names if (value := self.text(name)) is not None}
 
     def check_all_used(self) -> None:
@@ -258,6 +268,7 @@ class TranscriptionRequest:
         stream: whether the text is sent while it is decoded.
         segments: whether `verbose_json` has segments.
         logprobs: whether `json` has the log-probability of each word.
+        layout: of subtitles.
     """
 
     model: str
@@ -266,6 +277,7 @@ class TranscriptionRequest:
     stream: bool = False
     segments: bool = True
     logprobs: bool = False
+    layout: SubtitleOptions = field(default_factory=SubtitleOptions)
 
 
 def parse_request(
@@ -311,6 +323,10 @@ def parse_request(
     if isinstance(prompt := changes.get("initial_prompt"), str):
         changes["initial_prompt"] = prompt[-MAX_CONTEXT_LENGTH:]  # the model uses less of its end
     changes |= known_speakers(values.texts(NAMES), values.texts(REFERENCES))
+    try:
+        layout = _layout(values, response_format)
+    except wb.OptionError as error:
+        raise about(error, form) from error
     values.check_all_used()
     base, changes = with_speaker_options(
         changes, defaults, model=model, response_format=response_format, stream=stream
@@ -319,6 +335,9 @@ def parse_request(
         options = replace(base, **changes)
     except wb.OptionError as error:
         raise about(error, form) from error
+    if layout.needs_words and not options.word_timestamps:
+        name = layout.needs_words[0]
+        raise invalid(f"{name} has no effect without word_timestamps", name)
     return TranscriptionRequest(
         model=model,
         options=within_limits(options, defaults, max_beams),
@@ -326,6 +345,7 @@ def parse_request(
         stream=stream,
         segments=not granularities or "segment" in granularities,
         logprobs=logprobs,
+        layout=layout,
     )
 
 
@@ -393,11 +413,24 @@ def _own_options(values: Values) -> dict[str, object]:
     return {name: _parse(name, text) for name, text in values.options().items()}
 
 
+def _layout(values: Values, response_format: str) -> SubtitleOptions:
+    """Return the options of subtitles; refuse them if the answer has none."""
+    given = {name: _parse(name, text) for name, text in values.options(LAYOUT).items()}
+    if given and response_format not in SUBTITLES:
+        name, forms = next(iter(given)), " or ".join(SUBTITLES)
+        raise invalid(f"{name} has no effect on {response_format}; ask for {forms}", name)
+    layout = SubtitleOptions(**given)  # type: ignore[arg-type]  # checked there
+    if given:
+        check_file_options(layout, (response_format,))
+    return layout
+
+
 def _parse(name: str, text: str) -> object:
+    types = TYPES if name in TYPES else LAYOUT
     try:
-        return parse_text(TYPES[name], text)
+        return parse_text(types[name], text)
     except ValueError as error:
-        form = metavar_of(without_none(TYPES[name]))
+        form = metavar_of(without_none(types[name]))
         raise invalid(f"{name} must be of the form {form}, not {text[:50]!r}", name) from error
 
 

@@ -55,7 +55,7 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
     """
     response_format = request.response_format
     if response_format in SUBTITLES:
-        return render(transcript, response_format)
+        return render(transcript, response_format, request.layout)
     if response_format == "text":
         return render(transcript, "txt") if transcript.diarization else transcript.text + "\n"
     if response_format == DIARIZED:

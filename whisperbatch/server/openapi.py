@@ -6,7 +6,8 @@ from typing import Any, Final, get_args
 
 import whisperbatch as wb
 from whisperbatch.options import documented_fields
-from whisperbatch.server.fields import FIXED, ResponseFormat
+from whisperbatch.server.fields import FIXED, LAYOUT, SUBTITLES, ResponseFormat
+from whisperbatch.writers import SubtitleOptions
 
 TEXT: Final = MappingProxyType({"type": "string"})
 TEXTS: Final = MappingProxyType({"type": "array", "items": dict(TEXT)})
@@ -75,6 +76,9 @@ def form_of(task: str) -> dict[str, Any]:
     for field in fields(wb.Options):
         if field.name not in (*FIXED, *properties, "languages"):
             properties[field.name] = {**TEXT, "description": descriptions[field.name]}
+    for name, text in documented_fields(SubtitleOptions).items():
+        if name in LAYOUT:
+            properties[name] = {**TEXT, "description": f"With {' or '.join(SUBTITLES)}: {text}"}
     schema = {"type": "object", "required": ["file"], "properties": properties}
     return {
         "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}

@@ -72,6 +72,7 @@ _SCRIPTS: Final = MappingProxyType(
 # fmt: on
 LATIN: Final = "LATIN"
 ALSO_LATIN: Final = ("sr",)  # languages written in Latin letters and in another script
+_RIGHT_TO_LEFT: Final = ("ARABIC", "HEBREW")
 _ALL_SCRIPTS: Final = frozenset((*_SCRIPTS, LATIN))
 
 
@@ -80,6 +81,11 @@ def scripts(language: str) -> frozenset[str]:
     """Return the scripts of a language by their names in Unicode: {"CYRILLIC"} for "ru"."""
     names = {script for script, languages in _SCRIPTS.items() if language in languages}
     return frozenset(names | {LATIN} if not names or language in ALSO_LATIN else names)
+
+
+def is_right_to_left(language: str) -> bool:
+    """Return whether a language is written from right to left."""
+    return not scripts(language).isdisjoint(_RIGHT_TO_LEFT)
 
 
 @lru_cache(maxsize=4096)

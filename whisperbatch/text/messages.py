@@ -7,14 +7,17 @@ its title, or a bidirectional control, which reorders the text around it (CVE-20
 import math
 import re
 import reprlib
-from typing import Final
+from collections.abc import Mapping, Sized
+from dataclasses import fields
+from typing import Any, Final
 
 from whisperbatch.addresses import without_secrets
 from whisperbatch.errors import OptionError
 
 MAX_SHOWN: Final = 80  # characters of a value in a message
 MAX_DIGITS: Final = 40  # longer whole numbers are shown by their number of digits
-
+MAX_REPR: Final = 120  # characters of the repr of a public object
+MAX_PART: Final = 40  # characters of one of its values
 
 CONTROLS: Final = "\0-\x1f\x7f-\x9f"
 """All characters of the Unicode category Cc, as a range for regular expressions."""
@@ -84,6 +87,59 @@ def one_line(text: str) -> str:
         printable = "".join(letter if letter.isprintable() else " " for letter in text)
         text = " ".join(printable.split())
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def description(item: object, *parts: str) -> str:
+    """Return the repr of an object: its class and these parts, at most `MAX_REPR` characters."""
+    text = f"{type(item).__name__}({', '.join(part for part in parts if part)})"
+    return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 4]}...)"
+
+
+def short_repr(item: Any, *names: str) -> str:  # noqa: ANN401 - a dataclass
+    """Return one line: the class of a dataclass, and the values that are not defaults.
+
+    Args:
+        item: the dataclass.
+        names: of the fields and properties that are shown; by default all fields.
+    """
+    defaults = {field.name: field.default for field in fields(item) if field.repr or names}
+    return description(item, *(_part(item, name, defaults.get(name)) for name in names or defaults))
+
+
+def _part(item: object, name: str, default: object) -> str:
+    """Return a value with its name, "3 words" for a long collection, or "" for the default."""
+    value = getattr(item, name, None)
+    if value is default or (isinstance(value, int | float | str | tuple) and value == default):
+        return ""
+    if isinstance(value, float):
+        return f"{name}={round(value, 3):.10g}"
+    if isinstance(value, tuple | list | Mapping) and (
+        len(shown(value)) > MAX_PART or any(hasattr(one, "__dataclass_fields__") for one in value)
+    ):
+        return counted(value, name.removesuffix("s"))
+    return f"{name}={brief_name(value) if name == 'source' and value else brief(value)}"
+
+
+def counted(items: Sized, noun: str) -> str:
+    """Return the number of items with their noun: "1 word", "2 words"."""
+    return f"{len(items)} {noun}{'s' * (len(items) != 1)}"
+
+
+def brief(value: object) -> str:
+    """Return the repr of a value in at most `MAX_PART` characters; the end of a text is cut."""
+    if isinstance(value, str) and len(shown(value)) > MAX_PART:
+        return f"{shown(value[:MAX_PART])[: MAX_PART - 4]}...'"
+    text = shown(value)
+    return text if len(text) <= MAX_PART else f"{text[: MAX_PART - 3]}..."
+
+
+def brief_name(source: str) -> str:
+    """Return the repr of the name of a recording in at most `MAX_PART` characters.
+
+    Of a long path, the end is shown: it has the name of the file.
+    """
+    name = without_secrets(source, whole=True)
+    return brief(name if len(name) <= MAX_PART - 2 else f"...{name[5 - MAX_PART :]}")
 
 
 def escape_controls(text: str) -> str:

@@ -31,6 +31,7 @@ from whisperbatch.types.audio import (
     to_samples,
     to_seconds,
 )
+from whisperbatch.types.records import Record, iterate, no_attribute
 from whisperbatch.types.serialization import (
     build,
     check_fields,
@@ -82,6 +83,7 @@ __all__ = [
     "Notices",
     "Omission",
     "Reason",
+    "Record",
     "Samples",
     "SectionSound",
     "Segment",
@@ -98,7 +100,9 @@ __all__ = [
     "concerns_empty_only",
     "first_section",
     "from_values",
+    "iterate",
     "merged",
+    "no_attribute",
     "parse_json",
     "speech_seconds",
     "to_samples",

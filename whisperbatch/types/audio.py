@@ -19,10 +19,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from whisperbatch.text.messages import description, short_repr
 
 SAMPLING_RATE: Final = 16_000  # Hz, the rate of Whisper's input
 
@@ -155,6 +157,11 @@ class Audio:
     samples: npt.NDArray[np.float32] | npt.NDArray[np.int16]
     sampling_rate: int = SAMPLING_RATE
 
+    def __repr__(self) -> str:
+        kind = getattr(self.samples, "dtype", type(self.samples).__name__)
+        shape = getattr(self.samples, "shape", "")
+        return description(self, f"{kind} samples {shape}", f"sampling_rate={self.sampling_rate}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanSource:
@@ -181,6 +188,14 @@ class DeferredSource:
     choose: Callable[[], "Source"]
 
 
+class SupportsArray(Protocol):
+    """Samples of another package, such as a tensor of PyTorch, JAX or xarray."""
+
+    def __array__(self) -> npt.NDArray[Any]:
+        """Return the samples as an array of NumPy."""
+        ...
+
+
 Source: TypeAlias = (
     str
     | Path
@@ -189,6 +204,7 @@ Source: TypeAlias = (
     | Audio
     | npt.NDArray[np.float32]
     | npt.NDArray[np.int16]
+    | SupportsArray
     | SpanSource
     | DeferredSource
 )
@@ -290,6 +306,9 @@ class Chunk:
     section: int = 0
     channel: int | None = None
     completes: bool = True
+
+    def __repr__(self) -> str:
+        return short_repr(self, "recording", "index", "start", "end", "section", "channel")
 
     @property
     def length(self) -> int:

@@ -4,21 +4,30 @@ Time is in seconds.
 """
 
 import logging
+import os
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
+from whisperbatch.errors import MissingExtraError
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.types.serialization import from_values, to_values
+from whisperbatch.text.messages import brief, brief_name, counted, description, short_repr
+from whisperbatch.types.records import Record, field_value, iterate
+from whisperbatch.types.serialization import from_values
+
+if TYPE_CHECKING:
+    from whisperbatch.writers.options import FileKeywords, FileOptions, SubtitleKeywords
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageWindow:
+@dataclass(frozen=True, slots=True, repr=False)
+class LanguageWindow(Record):
     """A stretch of the recording that was used to detect its language.
 
     Attributes:
@@ -47,8 +56,8 @@ class LanguageScores:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageDetection:
+@dataclass(frozen=True, slots=True, repr=False)
+class LanguageDetection(Record):
     """The detected language of a recording.
 
     Attributes:
@@ -65,6 +74,15 @@ class LanguageDetection:
     windows: tuple[LanguageWindow, ...] = ()
     reason: str = ""
 
+    def __repr__(self) -> str:
+        return short_repr(self, "language", "probability", "windows", "reason")
+
+    def _repr_html_(self) -> str:
+        """Return a table of the most probable languages, for a notebook."""
+        from whisperbatch.writers.notebook import languages_html  # noqa: PLC0415 - see `Record`
+
+        return languages_html(self)
+
 
 NoticeKind = Literal["channels", "track", "time", "damaged", "incomplete", "no speech", "language"]
 
@@ -78,8 +96,8 @@ LONG_RANGE: Final = 60.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Notice(Record):
     """A fact about a range of a recording that its user must know.
 
     Kinds:
@@ -162,8 +180,8 @@ def concerns_empty_only(notice: Notice) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+@dataclass(frozen=True, slots=True, repr=False)
+class Word(Record):
     """A word with its times in the recording.
 
     Attributes:
@@ -185,9 +203,25 @@ class Word:
     speaker_confidence: float | None = None
     other_speakers: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return short_repr(self, "start", "end", "word", "probability", "speaker")
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+    @overload
+    def __getitem__(self, name: Literal["start", "end", "probability"]) -> float: ...
+    @overload
+    def __getitem__(self, name: Literal["word"]) -> str: ...
+    @overload
+    def __getitem__(self, name: Literal["speaker"]) -> str | None: ...
+    @overload
+    def __getitem__(self, name: Literal["speaker_confidence"]) -> float | None: ...
+    @overload
+    def __getitem__(self, name: Literal["other_speakers"]) -> tuple[str, ...]: ...
+    def __getitem__(self, name: str) -> object:
+        return field_value(self, name)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Segment(Record):
     """A sentence (or what `segments` says) with its times in the recording.
 
     With text from several chunks, the probabilities are means, weighted by the characters from each
@@ -226,12 +260,45 @@ class Segment:
     other_speakers: tuple[str, ...] = ()
     provisional: bool = False
 
+    def __repr__(self) -> str:
+        names = ("id", "start", "end", "text", "language", "words", "speaker", "provisional")
+        return short_repr(self, *names)
+
+    @overload
+    def __getitem__(self, name: Literal["id"]) -> int: ...
+    @overload
+    def __getitem__(
+        self,
+        name: Literal[
+            "start",
+            "end",
+            "avg_logprob",
+            "no_speech_prob",
+            "compression_ratio",
+            "temperature",
+        ],
+    ) -> float: ...
+    @overload
+    def __getitem__(self, name: Literal["text", "language"]) -> str: ...
+    @overload
+    def __getitem__(self, name: Literal["words"]) -> tuple[Word, ...] | None: ...
+    @overload
+    def __getitem__(self, name: Literal["speaker"]) -> str | None: ...
+    @overload
+    def __getitem__(self, name: Literal["speaker_confidence"]) -> float | None: ...
+    @overload
+    def __getitem__(self, name: Literal["other_speakers"]) -> tuple[str, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["provisional"]) -> bool: ...
+    def __getitem__(self, name: str) -> object:
+        return field_value(self, name)
+
 
 Reason = Literal["loop", "too fast", "no speech", "boilerplate", "prompt", "script", "missed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Omission:
+@dataclass(frozen=True, slots=True, repr=False)
+class Omission(Record):
     """Text that was removed from the transcript, or speech without text.
 
     Reasons, with the meaning of their score:
@@ -263,8 +330,8 @@ def unnamed_speaker(number: int) -> str:
     return f"SPEAKER_{number:02d}"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+@dataclass(frozen=True, slots=True, repr=False)
+class Turn(Record):
     """A stretch of the recording in which one person speaks. Turns of several speakers may overlap.
 
     Attributes:
@@ -280,8 +347,8 @@ class Turn:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class Diarization:
+@dataclass(frozen=True, slots=True, repr=False)
+class Diarization(Record):
     """The speakers of a recording and their turns.
 
     Attributes:
@@ -302,14 +369,17 @@ class Diarization:
     )
     exclusive: tuple[Turn, ...] = field(default=(), repr=False)
 
+    def __repr__(self) -> str:
+        return short_repr(self, "source", "duration", "speakers", "turns")
+
     @property
     def speakers(self) -> tuple[str, ...]:
         """The names of the speakers, in order of their first turns."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
+@dataclass(frozen=True, slots=True, repr=False)
+class Transcript(Record):
     """The text of a recording.
 
     Attributes:
@@ -368,15 +438,86 @@ class Transcript:
             for number, segment in enumerate(self.segments)
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON can hold.
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """All words in order; empty without `word_timestamps=True`."""
+        return tuple(word for segment in self.segments for word in segment.words or ())
 
-        Returns:
-            The values, from which `from_dict` makes an equal transcript. Scores may be infinite or
-            NaN, which Python's `json` writes and reads.
-        """
-        values: dict[str, Any] = to_values(self)
-        return values
+    def __repr__(self) -> str:
+        return description(
+            self,
+            brief_name(self.source),
+            f"{self.duration:.1f} s",
+            f"language={self.language!r}",
+            counted(self.segments, "segment"),
+            counted(self.speakers, "speaker") if self.diarization else "",
+            counted(self.omissions, "omission") if self.omissions else "",
+            "" if self.is_complete else "incomplete",
+            brief(" ".join(segment.text for segment in self.segments[:3])) if self.segments else "",
+        )
+
+    def __len__(self) -> int:
+        """Return the number of segments."""
+        return len(self.segments)
+
+    def __bool__(self) -> bool:
+        """Return True, also without segments: a transcript of silence is a transcript."""
+        return True
+
+    def __iter__(self) -> Iterator[Segment]:
+        """Iterate over the segments."""
+        return iterate(self.segments, "a Transcript")
+
+    if not TYPE_CHECKING:  # type checkers find the needless `await`
+
+        def __await__(self) -> Generator[None, None, Self]:
+            """Return the transcript, with a warning: it was complete before the `await`."""
+            warnings.warn(
+                "this await comes too late: transcribe() has blocked the event loop until its end; "
+                "write await asr.submit(...), or await asyncio.to_thread(asr.transcribe, ...)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self
+            yield
+
+    def __contains__(self, item: object) -> bool:
+        """Return whether the transcript has a segment, or a field with this name."""
+        return item in self.keys() if isinstance(item, str) else item in self.segments
+
+    @overload
+    def __getitem__(self, name: Literal["segments"]) -> tuple[Segment, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["words"]) -> tuple[Word, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["text", "source"]) -> str: ...
+    @overload
+    def __getitem__(self, name: Literal["language"]) -> str | None: ...
+    @overload
+    def __getitem__(
+        self,
+        name: Literal[
+            "language_probability",
+            "duration",
+            "checked_duration",
+            "recovered_duration",
+            "missing_duration",
+        ],
+    ) -> float: ...
+    @overload
+    def __getitem__(self, name: Literal["omissions"]) -> tuple[Omission, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["notices"]) -> tuple[Notice, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["diarization"]) -> Diarization | None: ...
+    @overload
+    def __getitem__(self, name: Literal["speakers"]) -> tuple[str, ...]: ...
+    @overload
+    def __getitem__(self, name: Literal["redecoded"]) -> int: ...
+    @overload
+    def __getitem__(self, name: Literal["is_complete"]) -> bool: ...
+    def __getitem__(self, name: str) -> object:
+        return field_value(self, name)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -393,3 +534,117 @@ class Transcript:
             OptionError: a field is missing, unknown, or has another type, or a time is not finite.
         """
         return from_values(cls, values)
+
+    def to_json(self) -> str:
+        """Return the text of a json file; its keys are those of OpenAI's `verbose_json` and more.
+
+        Returns:
+            The text, as `writers.render` makes it.
+
+        Raises:
+            WriteError: a field has the wrong type, or a time is not finite.
+        """
+        return self._render("json")
+
+    def to_txt(self) -> str:
+        """Return the text of a txt file: a line for each segment, and the names of the speakers.
+
+        Returns:
+            The text, as `writers.render` makes it.
+
+        Raises:
+            WriteError: a field has the wrong type, or a time is not finite.
+        """
+        return self._render("txt")
+
+    def to_srt(self, **options: "Unpack[SubtitleKeywords]") -> str:
+        """Return the text of an srt file.
+
+        Args:
+            **options: any field of `SubtitleOptions`.
+
+        Returns:
+            The text, as `writers.render` makes it.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or has no effect.
+            WriteError: a field has the wrong type, or a time is not finite.
+        """
+        return self._render("srt", **options)
+
+    def to_vtt(self, **options: "Unpack[SubtitleKeywords]") -> str:
+        """Return the text of a vtt file.
+
+        Args:
+            **options: any field of `SubtitleOptions`.
+
+        Returns:
+            The text, as `writers.render` makes it.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or has no effect.
+            WriteError: a field has the wrong type, or a time is not finite.
+        """
+        return self._render("vtt", **options)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,  # noqa: A002 - as in `write`
+        options: "FileOptions | None" = None,
+        **keywords: "Unpack[FileKeywords]",
+    ) -> Path:
+        """Write the transcript to a file, as `whisperbatch.write` does.
+
+        Args:
+            path: of the file; its suffix decides the format. An existing file is replaced.
+            format: a name such as "srt"; None takes the suffix of the path.
+            options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv.
+            **keywords: any field of the options of this format.
+
+        Returns:
+            The path.
+
+        Raises:
+            OptionError: the format or an option is unknown, or has no effect.
+            WriteError: the file cannot be written.
+        """
+        from whisperbatch.writers import write  # noqa: PLC0415 - writers imports types
+
+        return write(self, path, format, options, **keywords)
+
+    def to_pandas(self, *, words: bool = False) -> Any:  # noqa: ANN401 - pandas is optional
+        """Return a `pandas.DataFrame` with a row for each segment, or for each word.
+
+        The columns are the fields of `Segment` without `words`, or those of `Word`.
+
+        Args:
+            words: return a row for each word; needs `word_timestamps=True`.
+
+        Returns:
+            The table; it has its columns also without rows.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - optional, and slow to import
+        except ImportError as error:
+            raise MissingExtraError(
+                f"to_pandas needs pandas ({error}): pip install pandas"
+            ) from error
+        columns = [item.name for item in fields(Word if words else Segment) if item.name != "words"]
+        items: tuple[Word | Segment, ...] = self.words if words else self.segments
+        rows = [[getattr(item, name) for name in columns] for item in items]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _render(self, name: str, **options: Any) -> str:  # noqa: ANN401 - of the format
+        from whisperbatch.writers import render  # noqa: PLC0415 - writers imports types
+
+        return render(self, name, **options)
+
+    def _repr_html_(self) -> str:
+        """Return the segments, with times, speakers and omissions, for a notebook."""
+        from whisperbatch.writers.notebook import transcript_html  # noqa: PLC0415 - as above
+
+        return transcript_html(self)

@@ -2,10 +2,12 @@
 
 transcript -> tables                        txt, tsv, csv, rttm
            -> verbose_json                  json
-           -> layout -> cues -> subtitles   srt, vtt, lrc, ttml
-              |         `- when each cue is shown
-              `- where cues and lines end
+           -> cues -> subtitles, styled     srt, vtt, sbv, lrc, ttml, ass
+              |- layout, breaks             where cues and lines end
+              |- timing                     when each cue is shown
+              `- rules                      of broadcasters, for both; `checking` finds violations
            -> timeline                      a picture, for the command line
+           -> notebook                      HTML, for the cell of a notebook
 files                                       written completely, or not at all
 """
 
@@ -16,22 +18,28 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from typing_extensions import Unpack
+
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.files import make_folder, write_atomically, write_through
 from whisperbatch.options import OTHER_FORMATS, checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
-from whisperbatch.writers import subtitles, tables
+from whisperbatch.writers import styled, subtitles, tables
+from whisperbatch.writers.checking import Violation, check
 from whisperbatch.writers.formatting import clock, one_line, speaker_prefix
 from whisperbatch.writers.options import (
     FORMAT_OPTIONS,
     SUBTITLE_FORMATS,
     TABLE_FORMATS,
+    FileKeywords,
     FileOptions,
     SubtitleOptions,
     TableOptions,
     check_file_options,
+    file_options,
 )
+from whisperbatch.writers.rules import FRAME_RATE, RulesName
 from whisperbatch.writers.verbose_json import (
     segment_values,
     transcript_values,
@@ -42,12 +50,16 @@ from whisperbatch.writers.verbose_json import (
 __all__ = [
     "FORMATS",
     "FORMAT_OPTIONS",
+    "FRAME_RATE",
     "SPEAKER_FORMATS",
     "SUBTITLE_FORMATS",
     "TABLE_FORMATS",
     "FileOptions",
+    "RulesName",
     "SubtitleOptions",
     "TableOptions",
+    "Violation",
+    "check",
     "check_file_options",
     "check_format",
     "clock",
@@ -73,6 +85,8 @@ _WRITERS: Final[Mapping[str, Callable[..., str]]] = MappingProxyType(
         "csv": tables.csv_table,
         "lrc": subtitles.lrc,
         "ttml": subtitles.ttml,
+        "ass": styled.ass,
+        "sbv": subtitles.sbv,
         "rttm": tables.rttm,
     }
 )
@@ -88,6 +102,7 @@ def render(
     transcript: Transcript | Diarization,
     format: str,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> str:
     """Return a transcript as the text of a file.
 
@@ -97,6 +112,7 @@ def render(
         format: a name from `FORMATS`.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The text; every line ends with a line feed.
@@ -109,6 +125,7 @@ def render(
     if not isinstance(transcript, Transcript | Diarization):
         raise OptionError(f"transcript must be a Transcript, not {type(transcript).__name__}")
     check_format(format, f"format={shown(format)}")
+    options = file_options(format, options, **keywords)
     if options is not None:
         check_file_options(options, (format,))
     try:
@@ -132,6 +149,7 @@ def write(
     path: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - the usual name of this parameter
     options: FileOptions | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> Path:
     """Write a transcript to a file, in UTF-8.
 
@@ -145,6 +163,7 @@ def write(
         format: a name from `FORMATS`; None takes the suffix of the path.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
+        **keywords: any field of these options, which replaces the field of `options`.
 
     Returns:
         The path.
@@ -159,7 +178,7 @@ def write(
     if format is None:
         format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_atomically(path, render(transcript, format, options).encode())
+    return write_atomically(path, render(transcript, format, options, **keywords).encode())
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:

@@ -5,54 +5,38 @@
 
 Cues do not overlap, and every cue lasts at least one step after rounding. A cue that would start at
 or before the start of the previous cue is moved to one step after it. A cue that would end after
-the start of the next cue is cut there.
+the start of the next cue is cut there. Then `timing` lengthens the cues, as their rules demand.
 
 Where two speakers talk at the same time, their cues may overlap: only the next cue of the same
 speaker cuts a cue.
 
-The times of a cue come from the times of its characters. Without words, the characters share the
-time of the segment, with pauses after clauses:
-
-    text   ask not, ask what you can. Thank you.
-    times  [=====]  [===============]  [=======]
+A segment that is too short to be read becomes one cue with the next segment of the same speaker, if
+both fit.
 """
 
-import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Final, Literal
 
 from whisperbatch.text.languages import UNSPACED
-from whisperbatch.text.sentences import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS
-from whisperbatch.types import Segment, Transcript, Word
+from whisperbatch.types import Segment, Transcript
+from whisperbatch.writers.character_times import CharacterTimes, TimedCharacters, character_times
 from whisperbatch.writers.formatting import (
-    columns,
     is_visible,
     milliseconds,
     one_line,
     speaker_name,
+    width_of,
 )
-from whisperbatch.writers.layout import CueText, lay_out, measure
+from whisperbatch.writers.layout import CueText, Limits, lay_out, measure
 from whisperbatch.writers.options import SubtitleOptions
+from whisperbatch.writers.rules import Rules
+from whisperbatch.writers.timing import Speech, shown_times
 
-# Pauses, in the time of a letter (70 ms). In three English recordings (tiny.en), the starts of cues
-# without words were 0.46 s wrong on average without pauses, 0.30 s with pauses of 8 and 12 letters,
-# 0.28 s with 10 and 15, and 0.25 s with 15 and 25.
-CLAUSE_PAUSE: Final = 10
-SENTENCE_PAUSE: Final = 15
-LETTERS_PER_CHARACTER: Final = 2  # in languages without spaces: characters are syllables
-
-_MARKS: Final = "".join(SENTENCE_ENDS | CLAUSE_ENDS)
-_WIDE_MARKS: Final = "".join(mark for mark in _MARKS if columns(mark) > 1)  # no space follows
-_CLAUSE_END: Final = re.compile(  # its group is the space before the next clause
-    "(?:[{marks}][{closing}]*(?=\\s)|[{wide}]+[{closing}]*)(?=(\\s*)\\S)".format(
-        marks=re.escape(_MARKS),
-        closing=re.escape(CLOSING),
-        wide=re.escape(_WIDE_MARKS),
-    )
-)
+JOINED_PAUSE: Final = 1.0  # seconds between two segments that may become one cue
+DASH: Final = "- "
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +63,25 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class SpokenPart:
+    """A word, or the part of a word that is on one line of a cue.
+
+    Attributes:
+        start: in milliseconds, from the start of the recording.
+        end: in milliseconds.
+        line: number of the line.
+        first: index of the first character in the line.
+        stop: index after the last character.
+    """
+
+    start: int
+    end: int
+    line: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cue:
     """Lines of text that are shown from a start to an end.
 
@@ -88,6 +91,8 @@ class Cue:
         lines: at least one.
         language: Whisper's code.
         speaker: name of the segment's speaker on one line; empty without a speaker.
+        label: shows the speaker at the start of the first line; empty if nothing does.
+        words: in order; empty if the times of the words are not known.
     """
 
     start: int
@@ -95,54 +100,136 @@ class Cue:
     lines: tuple[Line, ...]
     language: str
     speaker: str = ""
+    label: str = ""
+    words: tuple[SpokenPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _UnroundedCue:
-    """A cue with start and end in seconds.
+class _Passage:
+    """The text of a cue, and when it is spoken.
 
     Attributes:
-        start: in seconds.
-        end: in seconds.
-        lines: as in `Cue`.
         segment: that has the text.
-        text: the text of the cue; the same object in all cues that underline a word of this text.
+        text: the text of the segment on one line.
+        cue: where the lines of the cue are in the text.
+        times: of the characters of the text.
+        label: shows the speaker; empty without one.
+        rules: for the language.
     """
 
-    start: float
-    end: float
-    lines: tuple[Line, ...]
     segment: Segment
-    text: CueText
+    text: str
+    cue: CueText
+    times: CharacterTimes
+    label: str
+    rules: Rules
+
+    @property
+    def start(self) -> float:
+        """The start of the speech in seconds."""
+        return self.times.start(self.cue.first)
+
+    @property
+    def end(self) -> float:
+        """The end of the speech in seconds."""
+        return self.times.end(self.cue.stop)
+
+    @property
+    def words(self) -> list[TimedCharacters]:
+        """The words of which the cue has a character; empty if they are not known."""
+        spans = self.times.spans if self.times.by_word else ()
+        return [span for span in spans if span.first < self.cue.stop and span.stop > self.cue.first]
+
+    def speech(self, time: tuple[int, int], least: int, *, overlap: bool) -> Speech:
+        """Return what the cue says, with its times and its least duration in milliseconds."""
+        texts = [self.label, *(self.text[first:stop] for first, stop in self.cue.lines)]
+        width = sum(map(width_of, texts))
+        count = sum(len(text.split()) for text in texts)
+        speaker = speaker_name(self.segment) if overlap else ""
+        return Speech(*time, width, count, speaker, self.rules, least)
 
 
 def cues(
     transcript: Transcript,
     options: SubtitleOptions,
     *,
-    line_count: int | None,
+    line_count: int | Literal["auto"] | None = "auto",
     step: int = 1,
     label: str = "",
+    timed: bool = True,
 ) -> list[Cue]:
-    """Return the cues of a transcript, in order. A cue has the text of one segment.
+    """Return the cues of a transcript, in order. A cue has the text of one speaker.
 
     Args:
         transcript: any transcript; a segment without visible text has no cues.
-        options: the limits of lines, and whether words are highlighted.
-        line_count: maximum lines of a cue; None sets no limit.
+        options: the rules for lines and times.
+        line_count: maximum lines of a cue; None sets no limit, "auto" takes the rules' limit.
         step: times are rounded to multiples of this many milliseconds.
-        label: shows a speaker at the start of each cue, with "{}" for the name, and takes room in
-            the first line; empty if names take no room.
+        label: shows a speaker at the start of a cue, with "{}" for the name, and takes room in the
+            first line; empty if names take no room.
+        timed: whether a cue may be shown longer than its speech.
     """
-    unrounded = [
-        cue
-        for segment in transcript.segments
-        for cue in _unrounded_cues(segment, options, line_count, label)
-    ]
-    overlap = speakers_overlap(transcript.segments)
+    timed = timed and options.rules("").timed
+    segments = transcript.segments
+    joined = _joined(segments, options) if timed else segments
+    passages = list(_passages(joined, options, line_count, label))
+    overlap = speakers_overlap(segments)
     if overlap:
-        unrounded.sort(key=lambda cue: cue.start)
-    return list(_with_gaps_filled(unrounded, _rounded_times(unrounded, step, overlap=overlap)))
+        passages.sort(key=lambda passage: passage.start)
+    counts = [len(p.words) or 1 if options.highlight_words else 1 for p in passages]
+    times = _rounded_times(passages, counts, step, overlap=overlap)
+    if timed:
+        spoken = [
+            passage.speech(time, count * step, overlap=overlap)
+            for passage, time, count in zip(passages, times, counts, strict=True)
+        ]
+        times = shown_times(spoken, step, milliseconds(transcript.duration))
+    return [_cue(passage, *time, step) for passage, time in zip(passages, times, strict=True)]
+
+
+def _cue(passage: _Passage, start: int, end: int, step: int) -> Cue:
+    """Return a passage as a cue; its words lie in the cue, in order, each of at least a step."""
+    spans = passage.words
+    parts: list[SpokenPart] = []
+    begins: list[int] = []
+    for number, span in enumerate(spans):
+        earliest = begins[-1] + step if begins else start
+        time = milliseconds(span.at(max(span.first, passage.cue.first)), step)
+        begins.append(max(min(time, end - (len(spans) - number) * step), earliest))
+    for number, span in enumerate(spans):
+        latest = begins[number + 1] if number + 1 < len(spans) else end
+        time = milliseconds(span.at(min(span.stop, passage.cue.stop)), step)
+        stop = min(max(time, begins[number] + step), latest)
+        for line, (first, last) in enumerate(passage.cue.lines):
+            begin, finish = max(span.first, first), min(span.stop, last)
+            if begin < finish:
+                part = SpokenPart(begins[number], stop, line, begin - first, finish - first)
+                parts.append(part)
+    lines = tuple(Line(passage.text[first:stop]) for first, stop in passage.cue.lines)
+    segment = passage.segment
+    speaker = speaker_name(segment)
+    return Cue(start, end, lines, segment.language, speaker, passage.label, tuple(parts))
+
+
+def highlighted(cues: Iterable[Cue]) -> Iterator[Cue]:
+    """Yield a cue for each word, in which this word is underlined.
+
+    While no word is spoken, the text is shown without underline.
+    """
+    for cue in cues:
+        position = cue.start
+        for (start, end), parts in groupby(cue.words, lambda part: (part.start, part.end)):
+            if position < start:
+                yield replace(cue, start=position, end=start, words=())
+            spans = {part.line: (part.first, part.stop) for part in parts}
+            lines = tuple(
+                replace(line, underlined=spans.get(number, (0, 0)))
+                for number, line in enumerate(cue.lines)
+            )
+            yield replace(cue, start=start, end=end, lines=lines, words=())
+            position = end
+        if position < cue.end:
+            yield replace(cue, start=position, words=())
 
 
 def speakers_overlap(segments: Sequence[Segment]) -> bool:
@@ -156,193 +243,131 @@ def speakers_overlap(segments: Sequence[Segment]) -> bool:
     )
 
 
-def _unrounded_cues(
-    segment: Segment,
+def _passages(
+    segments: Iterable[Segment],
     options: SubtitleOptions,
-    line_count: int | None,
+    line_count: int | Literal["auto"] | None,
     label: str,
-) -> Iterator[_UnroundedCue]:
-    """Yield the cues of a segment; with `highlight_words`, a cue for each word."""
-    text = one_line(segment.text)
-    if not is_visible(text):
-        return
+) -> Iterator[_Passage]:
+    """Yield the passages of segments."""
+    previous = ""
+    for segment in segments:
+        text = one_line(segment.text)
+        if not is_visible(text):
+            continue
+        name = speaker_name(segment)
+        first = again = label.format(name) if name and label else ""
+        if options.speaker_style in {"dash", "none"} and first:
+            first = again = DASH if options.speaker_style == "dash" else ""
+        if options.speaker_style in {"dash", "on-change"}:
+            first, again = first if name != previous else "", ""
+        previous = name
+        yield from _laid_out(segment, text, options, line_count, (first, again))
+
+
+def _laid_out(
+    segment: Segment,
+    text: str,
+    options: SubtitleOptions,
+    line_count: int | Literal["auto"] | None,
+    labels: tuple[str, str],
+) -> Iterator[_Passage]:
+    """Yield the passages of a segment; the labels are those of the first and each other cue."""
+    rules = options.rules(segment.language)
     times = character_times(segment, text)
     word_starts = {span.first for span in times.spans} if times.by_word else set()
-    measured = measure(text, word_starts, unspaced=segment.language in UNSPACED)
-    name = speaker_name(segment)
-    indent = sum(map(columns, label.format(name))) if name else 0
-    highlight = times.by_word and options.highlight_words
-    for cue in lay_out(measured, options, line_count, times.pause, indent):
-        words = times.spans if highlight else (cue,)
-        for word in words:
-            first, stop = max(word.first, cue.first), min(word.stop, cue.stop)
-            if first < stop:
-                lines = tuple(
-                    Line(
-                        text[begin:end], _overlap(first, stop, begin, end) if highlight else (0, 0)
-                    )
-                    for begin, end in cue.lines
-                )
-                yield _UnroundedCue(times.start(first), times.end(stop), lines, segment, cue)
+    divided = rules.max_line_width is not None or options.max_words_per_line is not None
+    limits = Limits(
+        width=rules.max_line_width,
+        words=options.max_words_per_line,
+        lines=rules.max_line_count if line_count == "auto" else line_count,
+        duration=rules.max_duration or math.inf if divided else math.inf,
+        first_indent=width_of(labels[0]),
+        indent=width_of(labels[1]),
+    )
+    measured = measure(text, word_starts, segment.language)
+    for number, cue in enumerate(lay_out(measured, limits, times.pause, times.duration)):
+        yield _Passage(segment, text, cue, times, labels[min(number, 1)], rules)
 
 
-def _overlap(first: int, stop: int, line_first: int, line_stop: int) -> tuple[int, int]:
-    """Return the part of the characters `first` to `stop` that lies in a line.
+def _joined(segments: Sequence[Segment], options: SubtitleOptions) -> Iterator[Segment]:
+    """Yield the segments; a segment that is too short to be read is joined to the next one.
 
-    The result counts from the start of the line; (0, 0) if no character lies in the line.
+    Both have the same speaker and language, follow each other closely, and fit into one cue.
     """
-    begin = max(first, line_first)
-    end = min(stop, line_stop)
-    return (begin - line_first, end - line_first) if begin < end else (0, 0)
+    waiting: Segment | None = None
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].start if number + 1 < len(segments) else math.inf
+        if waiting is None:
+            waiting = segment
+        elif _belong_together(waiting, segment, following, options):
+            waiting = _pair(waiting, segment)
+        else:
+            yield waiting
+            waiting = segment
+    if waiting is not None:
+        yield waiting
 
 
-def _rounded_times(
-    cues: Sequence[_UnroundedCue], step: int, *, overlap: bool
-) -> list[tuple[int, int]]:
-    """Return start and end of each cue in milliseconds: in order, never equal.
-
-    With `overlap`, the next cue of the same speaker ends a cue; otherwise the next cue does.
-    """
-    starts: list[int] = []
-    for cue in cues:
-        earliest = starts[-1] + step if starts else 0
-        starts.append(max(milliseconds(cue.start, step), earliest))
-    times: list[tuple[int, int]] = []
-    following: dict[str, int] = {}  # the start of the next cue of each speaker
-    for cue, start in zip(reversed(cues), reversed(starts), strict=True):
-        speaker = speaker_name(cue.segment) if overlap else ""
-        end = max(milliseconds(cue.end, step), start + step)
-        times.append((start, min(end, following.get(speaker, end))))
-        following[speaker] = start
-    return times[::-1]
-
-
-def _with_gaps_filled(
-    cues: Sequence[_UnroundedCue], times: Sequence[tuple[int, int]]
-) -> Iterator[Cue]:
-    """Yield the cues with rounded times.
-
-    In a pause between two highlighted words of the same text, the text is shown without underline.
-    """
-    for number, (cue, (start, end)) in enumerate(zip(cues, times, strict=True), start=1):
-        language, speaker = cue.segment.language, speaker_name(cue.segment)
-        yield Cue(start, end, cue.lines, language, speaker)
-        if number == len(cues) or cues[number].text is not cue.text:
-            continue
-        next_start = times[number][0]
-        if end < next_start:
-            lines = tuple(Line(line.text) for line in cue.lines)
-            yield Cue(end, next_start, lines, language, speaker)
-
-
-@dataclass(frozen=True, slots=True)
-class TimedCharacters:
-    """Consecutive characters with a start and an end: a word or a clause.
-
-    Attributes:
-        first: index of the first character in the text.
-        stop: index after the last character.
-        start: in seconds.
-        end: in seconds, not before `start`.
-    """
-
-    first: int
-    stop: int
-    start: float
-    end: float
-
-    def at(self, character: int) -> float:
-        """Return the time of the boundary before a character; all characters last equally long."""
-        share = (character - self.first) / (self.stop - self.first)
-        return self.start + share * (self.end - self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class CharacterTimes:
-    """The times of all characters of a text.
-
-    Attributes:
-        spans: in order, without overlap; all characters between two spans are whitespace.
-        by_word: whether each span is a word.
-    """
-
-    spans: tuple[TimedCharacters, ...]
-    by_word: bool
-
-    def start(self, character: int) -> float:
-        """Return the time in seconds at which a character starts."""
-        return self._span(character).at(character)
-
-    def end(self, stop: int) -> float:
-        """Return the time in seconds at which the character before `stop` ends."""
-        return self._span(stop - 1).at(stop)
-
-    def pause(self, stop: int, first: int) -> float:
-        """Return the seconds from the end of the character before `stop` to the start of `first`.
-
-        0 without the times of words.
-        """
-        return self.start(first) - self.end(stop) if self.by_word else 0.0
-
-    def _span(self, character: int) -> TimedCharacters:
-        return self.spans[bisect_right(self.spans, character, key=lambda span: span.first) - 1]
-
-
-def character_times(segment: Segment, text: str) -> CharacterTimes:
-    """Return the times of the characters of a segment's text.
-
-    The times come from the segment's words if these spell the text. Otherwise the characters share
-    the duration of the segment, all with the same time, except pauses after clauses and sentences.
-
-    Args:
-        segment: any segment.
-        text: the segment's text on one line, with at least one visible character.
-    """
-    words = _locate_words(segment.words or (), text)
-    if words:
-        return CharacterTimes(words, by_word=True)
-    return CharacterTimes(_spread(segment, text), by_word=False)
-
-
-def _spread(segment: Segment, text: str) -> tuple[TimedCharacters, ...]:
-    """Return the clauses of a text; the characters and pauses share the time of the segment."""
-    letters = LETTERS_PER_CHARACTER if segment.language in UNSPACED else 1
-    clauses = []  # first character, end, and letters before the clause
-    first, before = 0, 0.0
-    for match in _CLAUSE_END.finditer(text):
-        stop = match.end()
-        clauses.append((first, stop, before))
-        pause = SENTENCE_PAUSE if match[0][0] in SENTENCE_ENDS else CLAUSE_PAUSE
-        before += (stop - first) + pause / letters
-        first = match.end(1)
-    clauses.append((first, len(text), before))
-    total = before + len(text) - first
-    duration = max(segment.end - segment.start, 0.0)
-    return tuple(
-        TimedCharacters(
-            first,
-            stop,
-            segment.start + duration * before / total,
-            segment.start + duration * (before + stop - first) / total,
-        )
-        for first, stop, before in clauses
+def _belong_together(
+    first: Segment, second: Segment, following: float, options: SubtitleOptions
+) -> bool:
+    """Return whether two segments become one cue. `following` is the start of the next segment."""
+    rules = options.rules(first.language)
+    if (
+        (first.language, first.speaker) != (second.language, second.speaker)
+        or not 0 <= second.start - first.end <= JOINED_PAUSE
+        or options.max_words_per_line is not None
+        or rules.max_line_width is None
+        or (first.words is None) != (second.words is None)
+        or second.end - first.start > (rules.max_duration or math.inf)
+    ):
+        return False
+    texts = [one_line(segment.text) for segment in (first, second)]
+    widths = [width_of(text) for text in texts]
+    if min(widths) == 0 or max(widths) > rules.max_line_width:
+        return False
+    lines = 1 if sum(widths) < rules.max_line_width else 2
+    if lines > (rules.max_line_count or lines):
+        return False
+    times = (second.start - first.start, following - second.start)
+    return any(
+        min(time, rules.max_duration or math.inf) - rules.gap
+        < rules.reading_time(width, len(text.split()))
+        for text, width, time in zip(texts, widths, times, strict=True)
     )
 
 
-def _locate_words(words: Sequence[Word], text: str) -> tuple[TimedCharacters, ...]:
-    """Return the characters and times of each word; empty if the words do not spell the text.
+def _pair(first: Segment, second: Segment) -> Segment:
+    """Return two segments as one."""
+    space = "" if first.language in UNSPACED else " "
+    words = None
+    if first.words is not None and second.words is not None:
+        words = (*first.words, *second.words)
+    text = f"{first.text.rstrip()}{space}{second.text.lstrip()}"
+    return replace(first, text=text, end=second.end, words=words)
 
-    Whitespace is ignored in the comparison.
+
+def _rounded_times(
+    passages: Sequence[_Passage], counts: Sequence[int], step: int, *, overlap: bool
+) -> list[tuple[int, int]]:
+    """Return start and end of each speech in milliseconds: in order, never equal.
+
+    With `overlap`, the next cue of the same speaker ends a cue; otherwise the next cue does. A cue
+    lasts at least as many steps as `counts` says.
     """
-    indexes = [index for index, character in enumerate(text) if not character.isspace()]
-    spelled = [("".join(one_line(word.word).split()), word) for word in words]
-    if "".join(letters for letters, _ in spelled) != "".join(text[index] for index in indexes):
-        return ()
-    spans = []
-    position = 0
-    for letters, word in spelled:
-        if letters:
-            first, stop = indexes[position], indexes[position + len(letters) - 1] + 1
-            spans.append(TimedCharacters(first, stop, word.start, max(word.start, word.end)))
-            position += len(letters)
-    return tuple(spans)
+    starts: list[int] = []
+    earliest = 0
+    for passage, count in zip(passages, counts, strict=True):
+        starts.append(max(milliseconds(passage.start, step), earliest))
+        earliest = starts[-1] + count * step
+    times: list[tuple[int, int]] = []
+    following: dict[str, int] = {}  # the start of the next cue of each speaker
+    for passage, start, count in zip(
+        reversed(passages), reversed(starts), reversed(counts), strict=True
+    ):
+        speaker = speaker_name(passage.segment) if overlap else ""
+        end = max(milliseconds(passage.end, step), start + count * step)
+        times.append((start, min(end, following.get(speaker, end))))
+        following[speaker] = start
+    return times[::-1]

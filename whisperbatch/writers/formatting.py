@@ -50,6 +50,20 @@ def columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
+def begins_right_to_left(text: str) -> bool:
+    """Return whether the first letter or directional mark of a text is of a right-to-left script.
+
+    Players take the direction of a line from this character.
+    """
+    directions = (unicodedata.bidirectional(character) for character in text)
+    return next((kind for kind in directions if kind in {"L", "R", "AL"}), "L") != "L"
+
+
+def width_of(text: str) -> int:
+    """Return the width of a text in columns."""
+    return sum(map(columns, text))
+
+
 def milliseconds(seconds: float, step: int = 1) -> int:
     """Round seconds to the nearest multiple of `step` milliseconds; negative times become 0."""
     return max(round(seconds * SECOND / step), 0) * step

@@ -1,71 +1,33 @@
-"""Divide a text into cues and lines: as few as the limits allow, of even length, at good places.
-
-In languages with spaces, a line may end at a space. In languages without spaces, a line may end
-between two characters, except between characters that belong together. A part of the text that no
-line break may split is a text unit:
-
-    text    Well, I  don't know.           今日は、いい天気です。
-    units   Well,|I|don't|know.            今|日|は、|い|い|天|気|で|す。
+"""Divide a text into cues and lines: few, of even length, and at good places (`breaks`).
 
 The same search divides a text into cues, and a cue into lines. Both are runs of consecutive text
-units. Of all divisions with the fewest runs, the search takes the cheapest division:
+units. The search takes the cheapest division:
 
     cost of a run = (its width / the available width) ** 2 + cost of the break after the run
 
-The square makes runs of even width cheapest. The method is the paragraph breaking of D. Knuth and
-M. Plass (Software: Practice and Experience 11, 1981).
+The square makes runs of even width cheapest. Lines are as few as their limits allow. Each cue costs
+`EXTRA_CUE`, so that only a break inside a word or number is worth another cue. The cost of a cue
+contains the breaks of its lines. The method is the paragraph breaking of D. Knuth and M. Plass
+(Software: Practice and Experience 11, 1981).
 """
 
 import math
-import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from typing import Final
 
-from whisperbatch.text.sentences import CLAUSE_ENDS, CLOSING, SENTENCE_ENDS, last_mark
-from whisperbatch.writers.formatting import columns, is_visible
-from whisperbatch.writers.options import SubtitleOptions
+from whisperbatch.text.languages import UNSPACED
+from whisperbatch.writers.breaks import AFTER_SENTENCE, INSIDE_NUMBER, Break, visible_parts
+from whisperbatch.writers.formatting import columns
 
 USUAL_WIDTH: Final = 42  # columns: the width in the cost of a line if lines have no maximum width
 PAUSE_DISCOUNT: Final = 0.3  # per second of silence, for a break between two cues; at most 1 s
-
-# The cost of a break, by the text around it. A full line costs 1.
-AFTER_SENTENCE: Final = 0.0
-AFTER_CLAUSE: Final = 0.1
-AFTER_WORD: Final = 0.3
-AFTER_SHORT_WORD: Final = 0.35  # an article or a preposition belongs to the next word
-AFTER_HIRAGANA: Final = 0.35  # between two words in hiragana: maybe the end of a phrase
-BEFORE_HIRAGANA: Final = 0.4  # maybe before a particle, which belongs to the previous word
-INSIDE_WORD: Final = 0.5  # or at an unknown place
-
-MAX_SHORT_WORD: Final = 3  # characters
-DASHES: Final = frozenset("–—")
-
-_BETWEEN_SPACES: Final = re.compile("(?:\\S|[\u00a0\u2007\u202f])+")  # no-break spaces
-_UNSPACED: Final = re.compile("[\u0e00-\u109f\u1780-\u17ff]")  # Thai, Lao, Tibetan, Myanmar, Khmer
-_HIRAGANA: Final = re.compile("[\u3040-\u309f]")
-_TIBETAN: Final = re.compile("[\u0f00-\u0fff]{2}")
-_AFTER_SYLLABLE: Final = frozenset("\u0f0b\u0f0d\u0f0e\u0f0f\u0f11\u0f14")  # tsheg, shad
-
-# Characters that never begin a line, and characters that never end a line: the Japanese rules of
-# JIS X 4051 (kinsoku); vowels and signs of Thai and Lao that are written before or after their
-# consonant.
-_NEVER_FIRST: Final = (
-    SENTENCE_ENDS
-    | CLAUSE_ENDS
-    | DASHES
-    | frozenset(CLOSING)
-    | frozenset("ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶー々ゝゞヽヾ・〜～％%")
-    | frozenset("\u0e2f\u0e30\u0e32\u0e33\u0e45\u0e46\u0eaf\u0eb0\u0eb2\u0eb3\u0ec6")
-)
-_NEVER_LAST: Final = frozenset(
-    "\u0e40\u0e41\u0e42\u0e43\u0e44\u0ec0\u0ec1\u0ec2\u0ec3\u0ec4$¥￥#＃"
-)
-_JOINING: Final = frozenset("\u200d\u2060\u1039\u17d2")  # join the characters on both sides
-_ZERO_WIDTH_SPACE: Final = "\u200b"
-_MARKS: Final = ("Mn", "Mc", "Me", "Cf")  # categories of marks, which belong to their base
+EXTRA_CUE: Final = 1.6  # for each cue
+CUE_BREAK: Final = 1.5  # weight of the break after a cue in its cost
+LINE_BREAKS: Final = 0.6  # weight of the breaks between its lines
+ORPHAN: Final = 0.2  # for a line of one word beside a longer line
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,106 +65,35 @@ class MeasuredText:
         """Return the columns of a line that consists of the units `first` to `stop` - 1."""
         return self.columns[self.units[stop - 1].stop] - self.columns[self.units[first].first]
 
+    def may_end(self, end: int) -> bool:
+        """Return whether a cue may end before the unit `end` if it can also end later."""
+        return self.units[end - 1].break_cost < INSIDE_NUMBER
 
-def measure(text: str, word_starts: Collection[int], *, unspaced: bool) -> MeasuredText:
+
+def measure(text: str, word_starts: Collection[int], language: str) -> MeasuredText:
     """Return the units of a text, with the cost of a line break after each unit.
 
     Args:
         text: on one line.
         word_starts: the index of each word's first character; empty if the words are not known.
-        unspaced: whether the language is written without spaces.
+        language: Whisper's code of the language of the text.
     """
+    unspaced = language in UNSPACED
     units: list[TextUnit] = []
     word = -1
-    for first, stop in _visible_parts(text, unspaced=unspaced):
+    sentence = 0
+    for first, stop in visible_parts(text, unspaced=unspaced):
         new_word = not (unspaced and word_starts) or first in word_starts or not units
         word += new_word
         if units:
-            cost = _break_cost(
-                units[-1], text, first, new_word=new_word and bool(word_starts), unspaced=unspaced
-            )
-            units[-1] = replace(units[-1], break_cost=cost)
+            before = units[-1]
+            is_start = new_word and bool(word_starts)
+            place = Break(text, sentence, before.first, before.stop, first, language, is_start)
+            units[-1] = replace(before, break_cost=place.cost)
+            if units[-1].break_cost == AFTER_SENTENCE:
+                sentence = first
         units.append(TextUnit(first, stop, AFTER_SENTENCE, word))
     return MeasuredText(text, tuple(units), tuple(accumulate(map(columns, text), initial=0)))
-
-
-def _break_cost(
-    unit: TextUnit, text: str, following: int, *, new_word: bool, unspaced: bool
-) -> float:
-    """Return the cost of a line break after a unit; `following` is the next unit's first index."""
-    characters = text[unit.first : unit.stop]
-    mark = last_mark(characters)
-    if mark in SENTENCE_ENDS:
-        return AFTER_SENTENCE
-    if mark in CLAUSE_ENDS or mark in DASHES:
-        return AFTER_CLAUSE
-    if not unspaced:
-        return AFTER_SHORT_WORD if len(characters) <= MAX_SHORT_WORD else AFTER_WORD
-    if unit.stop < following or characters.endswith(_ZERO_WIDTH_SPACE):
-        return AFTER_WORD
-    return _unspaced_break_cost(characters[-1], text[following], new_word=new_word)
-
-
-def _unspaced_break_cost(before: str, after: str, *, new_word: bool) -> float:
-    """Return the cost of a break between two characters; most Japanese phrases end in hiragana."""
-    after_hiragana = _HIRAGANA.match(before) is not None
-    if _HIRAGANA.match(after):
-        if not new_word:
-            return INSIDE_WORD
-        return AFTER_HIRAGANA if after_hiragana else BEFORE_HIRAGANA
-    return AFTER_WORD if new_word or after_hiragana else INSIDE_WORD
-
-
-def _visible_parts(text: str, *, unspaced: bool) -> list[tuple[int, int]]:
-    """Return the parts of a text that no line break may split.
-
-    An invisible part is joined to the part before it; at the start of the text, to the next part.
-    """
-    parts: list[tuple[int, int]] = []
-    for first, stop in _parts(text, unspaced=unspaced):
-        if parts and not (is_visible(text[first:stop]) and is_visible(text[slice(*parts[-1])])):
-            parts[-1] = parts[-1][0], stop
-        else:
-            parts.append((first, stop))
-    return parts
-
-
-def _parts(text: str, *, unspaced: bool) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a text, visible or not, as (first, stop)."""
-    for match in _BETWEEN_SPACES.finditer(text):
-        first, stop = match.span()
-        if unspaced:
-            for index in range(first + 1, stop):
-                if _may_break(text[index - 1], text[index]):
-                    yield first, index
-                    first = index
-        yield first, stop
-
-
-def _may_break(before: str, after: str) -> bool:
-    """Return whether a line may end between two characters of a language without spaces."""
-    if before == _ZERO_WIDTH_SPACE:
-        return True
-    if (
-        after in _NEVER_FIRST
-        or before in _NEVER_LAST
-        or before in _JOINING
-        or unicodedata.category(after) in (*_MARKS, "Pe", "Pf", "Sk")
-        or unicodedata.category(before) in ("Ps", "Pi")
-    ):
-        return False
-    if _TIBETAN.match(before + after):
-        return before in _AFTER_SYLLABLE
-    return _is_unspaced(before) or _is_unspaced(after)
-
-
-def _is_unspaced(character: str) -> bool:
-    """Return whether a character's script is written without spaces.
-
-    False for Latin letters and digits, which also occur in text without spaces.
-    """
-    wide = 2
-    return columns(character) == wide or _UNSPACED.match(character) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,62 +117,149 @@ class CueText:
         return self.lines[-1][1]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of lines and cues.
+
+    Attributes:
+        width: maximum columns of a line; None sets no limit.
+        words: maximum words of a line; None sets no limit.
+        lines: maximum lines of a cue; None sets no limit.
+        duration: maximum seconds of a cue; infinite without a limit.
+        first_indent: columns at the start of the first cue that the text cannot use.
+        indent: the same for each other cue.
+    """
+
+    width: int | None
+    words: int | None = None
+    lines: int | None = None
+    duration: float = math.inf
+    first_indent: int = 0
+    indent: int = 0
+
+
 def lay_out(
     text: MeasuredText,
-    options: SubtitleOptions,
-    line_count: int | None,
+    limits: Limits,
     pause: Callable[[int, int], float],
-    indent: int = 0,
+    duration: Callable[[int, int], float],
 ) -> list[CueText]:
     """Divide a text into cues and their lines.
 
     Args:
         text: with at least one unit.
-        options: the maximum width and words of a line.
-        line_count: maximum lines of a cue; None sets no limit.
+        limits: of lines and cues.
         pause: `pause(stop, first)` returns the seconds of silence between the end of the character
             before `stop` and the start of the character `first`.
-        indent: columns at the start of each cue that the text cannot use.
+        duration: `duration(first, stop)` returns the seconds from the start of the character
+            `first` to the end of the character before `stop`.
     """
+    layout = _Layout(text, limits)
     units = text.units
-    line_ends = _line_ends(text, options)
-    first_line_ends = _line_ends(text, options, indent) if indent else line_ends
-    width = options.max_line_width or USUAL_WIDTH
 
-    def cue_end(first: int) -> int:
-        end = first_line_ends[first]
-        for _ in range(1, line_count or len(units)):
-            if end == len(units):
+    def is_longer(first: int, stop: int) -> bool:
+        return duration(units[first].first, units[stop - 1].stop) > limits.duration
+
+    def end(first: int) -> int:
+        last = layout.cue_end(first)
+        while last > first + 1 and is_longer(first, last):
+            last -= 1
+        return last
+
+    def cost(first: int, stop: int) -> float:
+        silence = pause(units[stop - 1].stop, units[stop].first) if stop < len(units) else 0.0
+        return layout.cue_cost(first, stop) - PAUSE_DISCOUNT * min(silence, 1.0)
+
+    if layout.fits_line and not is_longer(0, len(units)):
+        return [CueText(layout.lines(0, len(units)))]
+    found = _divide(0, len(units), end, cost, extra=EXTRA_CUE, may_end=text.may_end)
+    return [CueText(layout.lines(*cue)) for cue in found]
+
+
+class _Layout:
+    """The lines of all cues that a text may have."""
+
+    def __init__(self, text: MeasuredText, limits: Limits) -> None:
+        self._text = text
+        self._limits = limits
+        self._width = limits.width or USUAL_WIDTH
+        indents = {limits.first_indent, limits.indent, 0}
+        self._ends = {indent: _line_ends(text, limits, indent) for indent in indents}
+        self.cue_end = cache(self._cue_end)
+        self._divided = cache(self._divide)
+
+    @property
+    def fits_line(self) -> bool:
+        """Whether the whole text fits into one line."""
+        return self._ends[self._limits.first_indent][0] == len(self._text.units)
+
+    def lines(self, first: int, stop: int) -> tuple[tuple[int, int], ...]:
+        """Return the lines of a cue of the units `first` to `stop` - 1, as ranges of characters."""
+        units = self._text.units
+        return tuple(
+            (units[begin].first, units[end - 1].stop) for begin, end in self._divided(first, stop)
+        )
+
+    def cue_cost(self, first: int, stop: int) -> float:
+        """Return the cost of a cue: its width, the breaks of its lines, and the break after it."""
+        units = self._text.units
+        after = CUE_BREAK * units[stop - 1].break_cost
+        if self._limits.lines is None:
+            return after
+        share = (self._indent(first) + self._text.width(first, stop)) / self._width
+        inside = sum(units[end - 1].break_cost for _, end in self._divided(first, stop)[:-1])
+        return (share / self._limits.lines) ** 2 + after + LINE_BREAKS * inside
+
+    def _indent(self, first: int) -> int:
+        return self._limits.indent if first else self._limits.first_indent
+
+    def _cue_end(self, first: int) -> int:
+        """Return the furthest end of a cue that begins with a unit."""
+        end = self._ends[self._indent(first)][first]
+        for _ in range(1, self._limits.lines or len(self._text.units)):
+            if end == len(self._text.units):
                 break
-            end = line_ends[end]
+            end = self._ends[0][end]
         return end
 
-    def cue_cost(first: int, stop: int) -> float:
-        share = (indent + text.width(first, stop)) / width / (line_count or 1)
-        silence = pause(units[stop - 1].stop, units[stop].first) if stop < len(units) else 0.0
-        return share**2 + units[stop - 1].break_cost - PAUSE_DISCOUNT * min(silence, 1.0)
-
-    def lines(cue_first: int, cue_stop: int) -> tuple[tuple[int, int], ...]:
-        def end(first: int) -> int:
-            return first_line_ends[first] if first == cue_first else line_ends[first]
+    def _divide(self, cue_first: int, cue_stop: int) -> Sequence[tuple[int, int]]:
+        """Return the lines of a cue, as ranges of units."""
+        ends, indent = self._ends, self._indent(cue_first)
+        first_end = ends[indent][cue_first]
+        if first_end >= cue_stop:
+            return [(cue_first, cue_stop)]
+        inner = ends[0]
 
         def cost(first: int, stop: int) -> float:
-            columns = text.width(first, stop) + (indent if first == cue_first else 0)
-            return (columns / width) ** 2 + units[stop - 1].break_cost
+            return self._line_cost(first, stop, indent if first == cue_first else 0, cue_stop)
 
-        found = _divide(cue_first, cue_stop, end, cost)
-        return tuple((units[first].first, units[stop - 1].stop) for first, stop in found)
+        middles = [n for n in range(cue_first + 1, first_end + 1) if inner[n] >= cue_stop]
+        if middles:  # two lines, as in most cues
+            middle = min(middles, key=lambda n: cost(cue_first, n) + cost(n, cue_stop))
+            return [(cue_first, middle), (middle, cue_stop)]
 
-    return [CueText(lines(*cue)) for cue in _divide(0, len(units), cue_end, cue_cost)]
+        def end(first: int) -> int:
+            return first_end if first == cue_first else inner[first]
+
+        return _divide(cue_first, cue_stop, end, cost)
+
+    def _line_cost(self, first: int, stop: int, indent: int, cue_stop: int) -> float:
+        """Return the cost of a line, which is part of a cue with several lines."""
+        break_cost = self._text.units[stop - 1].break_cost
+        orphan = 0.0
+        if stop - first == 1 and (break_cost or stop == cue_stop):
+            orphan = ORPHAN
+        share = (indent + self._text.width(first, stop)) / self._width
+        return share**2 + break_cost + orphan
 
 
-def _line_ends(text: MeasuredText, options: SubtitleOptions, indent: int = 0) -> list[int]:
+def _line_ends(text: MeasuredText, limits: Limits, indent: int = 0) -> list[int]:
     """Return for each unit the furthest end of a line that begins with this unit.
 
     The end is the number of the unit after the line. `indent` columns of the line are taken.
     """
-    width = (options.max_line_width or math.inf) - indent
-    words = options.max_words_per_line or math.inf
+    width = (limits.width or math.inf) - indent
+    words = limits.words or math.inf
     units = text.units
     ends: list[int] = []
     stop = 0
@@ -302,8 +280,11 @@ def _divide(
     stop: int,
     furthest_end: Callable[[int], int],
     cost: Callable[[int, int], float],
+    *,
+    extra: float = math.inf,
+    may_end: Callable[[int], bool] = lambda _: True,
 ) -> Sequence[tuple[int, int]]:
-    """Divide the units `first` to `stop` - 1 into the fewest runs, and among these the cheapest.
+    """Divide the units `first` to `stop` - 1 into runs: the cheapest division.
 
     Dynamic programming over the ends of runs.
 
@@ -312,16 +293,24 @@ def _divide(
         stop: number after the last unit.
         furthest_end: returns the furthest end of a run, given its first unit. A run may end before.
         cost: returns the cost of a run, given its first unit and its end.
+        extra: the cost of each run; infinite for the fewest runs, and the cheapest among these.
+        may_end: returns whether a run may end at an end that is not the furthest.
     """
-    # best[end]: number of runs, their cost, and the first unit of the last run
+    # best[end]: number of runs if they must be few, their cost, and the first unit of the last run
     best: dict[int, tuple[int, float, int]] = {first: (0, 0.0, first)}
+    few = extra == math.inf
     for begin in range(first, stop):
+        if begin not in best:
+            continue
         furthest = furthest_end(begin)
-        if furthest >= stop and begin == first:
+        if few and furthest >= stop and begin == first:
             return [(first, stop)]
         runs, total, _ = best[begin]
-        for end in range(begin + 1, min(furthest, stop) + 1):
-            candidate = runs + 1, total + cost(begin, end), begin
+        last = min(furthest, stop)
+        ends = [end for end in range(begin + 1, last) if may_end(end)] + [last]
+        for end in ends:
+            added = cost(begin, end) + (0.0 if few else extra)
+            candidate = runs + few, total + added, begin
             best[end] = min(best.get(end, candidate), candidate)
     bounds = []
     while stop > first:

@@ -1,15 +1,16 @@
-"""Subtitles: SubRip (.srt), WebVTT (.vtt), lyrics (.lrc) and Timed Text Markup Language (.ttml)."""
+"""Subtitles: SubRip (.srt), WebVTT (.vtt), YouTube's (.sbv), lyrics (.lrc), Timed Text (.ttml)."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from whisperbatch.text.languages import is_right_to_left
 from whisperbatch.types import Transcript
-from whisperbatch.writers.cues import Cue, cues
-from whisperbatch.writers.formatting import clock, one_line, short_clock
+from whisperbatch.writers.cues import Cue, cues, highlighted
+from whisperbatch.writers.formatting import begins_right_to_left, clock, one_line, short_clock
 from whisperbatch.writers.options import SubtitleOptions
 
 SUBRIP_LABEL: Final = "[{}]: "
@@ -34,6 +35,8 @@ _REGION: Final = {  # centred at the bottom of the picture
     "tts:textAlign": "center",
 }
 _METADATA: Final = "http://www.w3.org/ns/ttml#metadata"
+_RIGHT_TO_LEFT: Final = {"tts:direction": "rtl", "tts:unicodeBidi": "embed"}
+_RLM: Final = "&rlm;"  # in WebVTT, the mark of a right-to-left line
 _UNDERLINE: Final = {"tts:textDecoration": "underline"}
 
 
@@ -43,9 +46,9 @@ def srt(transcript: Transcript, options: SubtitleOptions) -> str:
     With speakers, each cue begins with the name, as WhisperX writes it: "[SPEAKER_00]: Yes."
     """
     escape = partial(_ARROW_OR_TAG.sub, _ZERO_WIDTH_SPACE)
-    shown = cues(transcript, options, line_count=options.max_line_count, label=SUBRIP_LABEL)
+    shown = _shown(cues(transcript, options, label=SUBRIP_LABEL), options)
     return "\n".join(
-        f"{number}\n{_with_times(cue, ',', escape, escape(_label(cue, SUBRIP_LABEL)))}"
+        f"{number}\n{_with_times(cue, ',', escape, escape(cue.label))}"
         for number, cue in enumerate(shown, start=1)
     )
 
@@ -56,10 +59,20 @@ def vtt(transcript: Transcript, options: SubtitleOptions) -> str:
     With speakers, each cue is a voice span: "<v SPEAKER_00>Yes." Players do not show the name.
     """
     blocks = [
-        _with_times(cue, ".", escaped, f"<v {escaped(cue.speaker)}>" if cue.speaker else "")
-        for cue in cues(transcript, options, line_count=options.max_line_count)
+        _with_times(cue, ".", escaped, f"<v {escaped(cue.speaker)}>" if cue.speaker else "", _RLM)
+        for cue in _shown(cues(transcript, options), options)
     ]
     return "\n".join(("WEBVTT\n", *blocks))
+
+
+def sbv(transcript: Transcript, options: SubtitleOptions) -> str:
+    """Return YouTube's own format: the times of a cue on one line, and its text."""
+    blocks = []
+    for cue in cues(transcript, options, label=SUBRIP_LABEL):
+        start, end = (clock(time).removeprefix("0") for time in (cue.start, cue.end))
+        text = "\n".join(line.text for line in cue.lines)
+        blocks.append(f"{start},{end}\n{cue.label}{text}\n")
+    return "\n".join(blocks)
 
 
 def lrc(transcript: Transcript, options: SubtitleOptions) -> str:
@@ -67,12 +80,17 @@ def lrc(transcript: Transcript, options: SubtitleOptions) -> str:
 
     With speakers, the text begins with the name: "SPEAKER_00: Yes." Brackets would make it a tag.
     """
-    shown = cues(transcript, options, line_count=1, step=LRC_STEP, label=LYRICS_LABEL)
+    shown = cues(transcript, options, line_count=1, step=LRC_STEP, label=LYRICS_LABEL, timed=False)
     return "".join(
         f"[{short_clock(cue.start)}]"
-        f"{_TIME_TAG.sub(_ZERO_WIDTH_SPACE, _label(cue, LYRICS_LABEL) + cue.lines[0].text)}\n"
+        f"{_TIME_TAG.sub(_ZERO_WIDTH_SPACE, cue.label + cue.lines[0].text)}\n"
         for cue in shown
     )
+
+
+def _shown(found: Iterable[Cue], options: SubtitleOptions) -> list[Cue]:
+    """Return the cues, or a cue for each word if words are highlighted."""
+    return list(highlighted(found) if options.highlight_words else found)
 
 
 def escaped(text: str) -> str:
@@ -80,25 +98,26 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _label(cue: Cue, label: str) -> str:
-    """Return what shows the speaker of a cue; empty without a speaker."""
-    return label.format(cue.speaker) if cue.speaker else ""
-
-
-def _with_times(cue: Cue, mark: str, escape: Callable[[str], str], speaker: str) -> str:
+def _with_times(
+    cue: Cue, mark: str, escape: Callable[[str], str], label: str, direction: str = ""
+) -> str:
     """Return a cue's times and lines, each with a line break.
 
     Args:
         cue: any cue.
         mark: separates seconds from milliseconds.
         escape: makes the format show all characters of a text.
-        speaker: the start of the first line, as the format writes a speaker.
+        label: the start of the first line, as the format writes a speaker.
+        direction: begins a line of a right-to-left language whose first letter is of another one.
     """
     rows = [f"{clock(cue.start, mark)} --> {clock(cue.end, mark)}"]
-    prefix = speaker
+    prefix = label
+    is_right_to_left_cue = is_right_to_left(cue.language)
     for line in cue.lines:
         before, underlined, after = map(escape, line.parts)
         line_text = f"{before}<u>{underlined}</u>{after}" if underlined else before + after
+        if is_right_to_left_cue and not begins_right_to_left(line.text):
+            prefix += direction
         rows.append(prefix + line_text)
         prefix = ""
     return "\n".join((*rows, ""))
@@ -110,7 +129,7 @@ def ttml(transcript: Transcript, options: SubtitleOptions) -> str:
     The document has the language of most cues. A cue in another language states its language.
     The head has an agent for each speaker, and a cue names the agent that speaks.
     """
-    all_cues = cues(transcript, options, line_count=options.max_line_count)
+    all_cues = _shown(cues(transcript, options), options)
     most_common = Counter(cue.language for cue in all_cues).most_common(1)
     language = most_common[0][0] if most_common else ""
     names = dict.fromkeys(cue.speaker for cue in all_cues if cue.speaker)
@@ -124,8 +143,9 @@ def ttml(transcript: Transcript, options: SubtitleOptions) -> str:
     division.text = "\n"
     for cue in all_cues:
         stated = {} if cue.language == language else {"xml:lang": _language_tag(cue.language)}
+        direction = _RIGHT_TO_LEFT if is_right_to_left(cue.language) else {}
         speaker = {"ttm:agent": agents[cue.speaker]} if cue.speaker else {}
-        _add_paragraph(division, cue, stated | speaker)
+        _add_paragraph(division, cue, stated | direction | speaker)
     document = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 

@@ -19,10 +19,11 @@ import pytest
 from tests.unit.fakes import FakeEngine
 from tests.unit.media_files import bursts, encode, pipe, read, tone, wav
 from whisperbatch import Transcriber
-from whisperbatch.audio import decode_audio, stated_duration
+from whisperbatch.audio import decode_audio, known_duration, stated_duration
 from whisperbatch.audio.file_objects import HttpAnswer, RifxFile, is_http, open_rifx
 from whisperbatch.audio.media import MediaDecoder
 from whisperbatch.audio.reader import open_audio
+from whisperbatch.audio.sources import check_several
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import Options
@@ -720,3 +721,69 @@ def test_contents_of_a_file_object_name_other_files_in_vain(
     playlist.write_text(contents[kind])
     with playlist.open("rb") as file, pytest.raises(AudioError, match=r"is not media|cannot be"):
         open_audio(file)
+
+
+class Tensor:
+    """Samples of another package, as a tensor of PyTorch: no array, with `__array__`."""
+
+    def __init__(self, samples: npt.NDArray[Any], failure: Exception | None = None) -> None:
+        self.samples, self.failure = samples, failure
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if self.failure:
+            raise self.failure
+        return self.samples
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.samples)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_samples_of_other_packages_are_read(dtype: Any) -> None:
+    scale = 32767 if dtype is np.int16 else 1
+    samples = (tone(440, 2) * scale).astype(dtype)
+    for rate in (16_000, 48_000):
+        expected = read(samples, sampling_rate=rate)
+        np.testing.assert_array_equal(read(Tensor(samples), sampling_rate=rate), expected)
+        np.testing.assert_array_equal(read(Audio(cast("Any", Tensor(samples)), rate)), expected)
+    assert known_duration(Tensor(samples), Options(sampling_rate=8000)) == 4.0
+    with open_audio(Tensor(samples)) as reader:
+        assert (reader.name, reader.duration) == ("<array>", 2.0)
+
+
+@pytest.mark.parametrize(("samples", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+def test_samples_of_other_packages_have_the_same_rules(
+    samples: npt.NDArray[Any], message: str
+) -> None:
+    with pytest.raises(AudioError, match=message):
+        read(Tensor(samples))
+
+
+def test_a_tensor_that_cannot_be_converted_says_why() -> None:
+    hint = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first."
+    tensor = Tensor(tone(440, 1), TypeError(hint))
+    with pytest.raises(AudioError, match=r"tests\.Tensor cannot be converted.* Tensor\.cpu"):
+        read(tensor)
+    assert known_duration(tensor, Options()) is None
+
+
+def test_a_tensor_is_one_recording_and_a_column_of_paths_is_several() -> None:
+    with pytest.raises(OptionError, match=r"for a single recording call transcribe\(\)"):
+        check_several(Tensor(tone(440, 1)))
+    column: Any = Tensor(np.array(["a.wav", "b.wav"], object))
+    column.dtype = column.samples.dtype
+    check_several(column)
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        (["a.wav", "b.wav"], r"list is not a recording; .* call transcribe_many"),
+        ({"array": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['array'\].*, item\['sam"),
+        ({"raw": tone(440, 1), "sampling_rate": 16_000}, r"Audio\(item\['raw'\].*, item\['samplin"),
+        ({"a": 1}, "give a path, bytes, "),
+    ],
+)
+def test_sources_of_other_programs_say_what_to_give(source: Any, hint: str) -> None:
+    with pytest.raises(AudioError, match=hint):
+        read(source)

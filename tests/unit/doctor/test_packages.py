@@ -180,7 +180,6 @@ DECLARED = (
     'whisperbatch[cli]; extra == "server"',
     'fastapi>=0.115.4; extra == "server"',
     'uvicorn>=0.32; extra == "server"',
-    'onnx>=1.16; extra == "diarization"',
     'pyannote.audio>=4.0; extra == "pyannote"',
     'senko>=0.2.2; extra == "senko"',
     'openvino>=2026.4; extra == "openvino"',

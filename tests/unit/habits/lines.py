@@ -82,7 +82,7 @@ COMMAND_LINES: Final = {
     "transcribe audio.wav --format SRT -o out": RUNS,
     "transcribe audio.wav --format .srt -o out": RUNS,
     "transcribe audio.wav --format docx -o out": "use txt",
-    "transcribe audio.wav --format sbv -o out": "use srt",
+    "transcribe audio.wav --format sbv -o out": RUNS,
     "transcribe audio.wav --format md -o out": "use txt",
 }
 
@@ -104,6 +104,15 @@ LOAD: Final = "import whisperbatch as wb; model = wb.load('base'); "
 WORDS: Final = "import whisperbatch as wb; r = wb.transcribe('audio.wav', word_timestamps=True); "
 RESULT: Final = "import whisperbatch as wb; r = wb.transcribe('audio.wav', model='base'); "
 
+TENSOR: Final = """
+import numpy as np
+import whisperbatch as wb
+class Tensor:
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(16000, np.float32)
+"""
+UNPACKED: Final = "import WhisperModel from whisperbatch.compat.faster_whisper"
+
 PYTHON_LINES: Final = {
     # openai-whisper
     "import whisperbatch as whisper; whisper.load_model('base')": 'whisperbatch.load("base")',
@@ -123,7 +132,7 @@ PYTHON_LINES: Final = {
     "import whisperbatch as whisper; whisper.DecodingOptions()": "use whisperbatch.Options",
     "import whisperbatch as whisper; whisper.decode(None, None, None)": "makes features",
     "import whisperbatch as whisper; assert whisper.available_models()[0] == 'base'": RUNS,
-    "from whisperbatch.utils import get_writer": "use whisperbatch.write",
+    "from whisperbatch.utils import get_writer": "use transcript.save",
     "from whisperbatch.tokenizer import LANGUAGES": "use whisperbatch.text.LANGUAGES",
     "import whisperbatch as wb; wb.load('base', device='cpu', download_root='/data')": "HF_HOME",
     "import whisperbatch as wb; wb.load('base', in_memory=True)": "leave it out",
@@ -131,8 +140,8 @@ PYTHON_LINES: Final = {
     "import whisperbatch as wb; wb.load('bse')": "did you mean base",
     f"{LOAD}model.transcribe('nope.wav')": "there is no such file",
     "import whisperbatch as wb; wb.transcribe('audio.wav')": RUNS,
-    f"{LOAD}model.device": "the attribute engine describes the model and its device",
-    f"{LOAD}model.is_multilingual": "use engine.is_multilingual",
+    f"{LOAD}model.device": RUNS,
+    f"{LOAD}model.is_multilingual": RUNS,
     f"{LOAD}assert model.detect_language('audio.wav').language": RUNS,
     # faster-whisper
     "from whisperbatch import WhisperModel": "use whisperbatch.compat.faster_whisper",
@@ -179,7 +188,7 @@ PYTHON_LINES: Final = {
     "import whisperbatch as wb; wb.pipeline('automatic-speech-recognition', model='x')": (
         'use whisperbatch.load("base")'
     ),
-    f"{LOAD}model('audio.wav')['text']": 'use transcribe("talk.mp3")',
+    f"{LOAD}model('audio.wav')['text']": RUNS,
     f"{LOAD}model.transcribe('audio.wav', return_timestamps='word', chunk_length_s=30)": (
         "use word_timestamps"
     ),
@@ -228,32 +237,28 @@ PYTHON_LINES: Final = {
     "wb.transcribe(np.zeros(16000, dtype=np.int16))": RUNS,
     "import whisperbatch as wb; import numpy as np; "
     "wb.transcribe(np.zeros((2, 16000), dtype=np.float32))": "choose a channel",
-    "import whisperbatch as wb; wb.write(wb.Transcript((), 'en', 1.0, 1.0, 'a.wav'), 'x.ass')": (
-        "use srt"
-    ),
-}
-
-LATER_PYTHON_LINES: Final = {
-    "import whisperbatch as wb; wb.transcribe('audio.wav', 'base')": RUNS,
-    "import whisperbatch as whisperx; model = whisperx.load('base', 'cpu', compute_type='int8'); "
-    "audio = whisperx.load_audio('audio.wav')": "takes a path or samples",
+    "import whisperbatch as wb; wb.write(wb.Transcript((), 'en', 1.0, 1.0, ''), 'x.ass')": RUNS,
+    # results
     f"{RESULT}r['text']": RUNS,
     f"{RESULT}r['segments'][0]['start']": RUNS,
     f"{RESULT}[(segment['start'], segment['text']) for segment in r.segments]": RUNS,
-    "import whisperbatch as wb; segments, info = wb.load('base').transcribe('audio.wav')": RUNS,
-    "import whisperbatch as wb; segments, info = wb.transcribe('audio.wav')": RUNS,
+    "import whisperbatch as wb; segments, info = wb.load('base').transcribe('audio.wav')": UNPACKED,
+    "import whisperbatch as wb; segments, info = wb.transcribe('audio.wav')": UNPACKED,
     f"{LOAD}model.transcribe('audio.wav', batch_size=16)['segments']": RUNS,
-    "import whisperbatch as wb; wb.transcribe(Tensor(16000))": RUNS,
-    f"{RESULT}r.to_srt_vtt('audio2.srt')": RUNS,
-    f"{RESULT}r.save_as_json('x.json')": RUNS,
+    f"{RESULT}r.to_srt_vtt('audio2.srt')": "write transcript.save('talk.srt')",
+    f"{RESULT}r.save_as_json('x.json')": "write transcript.save('talk.json')",
     f"{RESULT}r.to_dict()": RUNS,
     f"{RESULT}r.to_srt()": RUNS,
     f"{RESULT}r.save('x.srt')": RUNS,
-    f"{RESULT}r.write('x.srt')": RUNS,
+    f"{RESULT}r.write('x.srt')": "write transcript.save('talk.srt')",
     f"{WORDS}r.words[0].word": RUNS,
-    f"{WORDS}r.model_dump()": RUNS,
-    f"{WORDS}r.model_dump_json()": RUNS,
+    f"{WORDS}r.model_dump()": "write to_dict()",
+    f"{WORDS}r.model_dump_json()": "write to_json()",
     "import whisperbatch as wb; wb.__version__": RUNS,
     "import whisperbatch as wb; wb.transcribe('audio.wav', progress=True)": RUNS,
+    f"{TENSOR}wb.transcribe(Tensor())": RUNS,
+    # positional arguments
+    "import whisperbatch as wb; wb.transcribe('audio.wav', 'base')": RUNS,
+    "import whisperbatch as whisperx; model = whisperx.load('base', 'cpu', compute_type='int8'); "
+    "audio = whisperx.load_audio('audio.wav')": "takes a path or samples",
 }
-"""Lines whose features are made elsewhere at the same time."""

@@ -16,7 +16,6 @@ from tests.unit.front_doors.features import AUDIBLE, LOUD, speaking_engine
 from tests.unit.habits.lines import (
     COMMAND_LINES,
     LATER_COMMAND_LINES,
-    LATER_PYTHON_LINES,
     PYTHON_LINES,
     RUNS,
 )
@@ -43,12 +42,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(f"{place}.find_model", find_model)
     monkeypatch.setattr("whisperbatch.cli.transcribe.fingerprint", lambda *_: "fake")
     monkeypatch.setattr("whisperbatch.cli.transcribe.measured_kept_frames", lambda *_: 1.0)
-    monkeypatch.setattr(loading.ModelInfo, "read", lambda *_: None)
+    monkeypatch.setattr("whisperbatch.engines.loading.ModelInfo.read", lambda *_: None)
     monkeypatch.setattr(loading, "_load_onnxruntime", lambda *_, **__: speaking_engine())
     monkeypatch.setattr(loading, "_load_ctranslate2", load_ctranslate2)
     monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
     use_fake_diarizer(monkeypatch)
-    monkeypatch.delattr(wb, "pipeline", raising=False)
     monkeypatch.chdir(tmp_path)
     for name in ("audio.wav", "a.wav"):
         write_noise(tmp_path / name, seconds=4.0)
@@ -86,5 +84,5 @@ def test_how_many_lines_run() -> None:
         "commands": (len(COMMAND_LINES), list(COMMAND_LINES.values()).count(RUNS)),
         "Python": (len(PYTHON_LINES), list(PYTHON_LINES.values()).count(RUNS)),
     }
-    assert counts == {"commands": (65, 30), "Python": (73, 17)}
-    assert (len(LATER_COMMAND_LINES), len(LATER_PYTHON_LINES)) == (9, 20)
+    assert counts == {"commands": (65, 31), "Python": (93, 33)}
+    assert len(LATER_COMMAND_LINES) == 9

@@ -118,6 +118,11 @@ def test_a_plan_that_is_made_again_keeps_its_ids() -> None:
             "f68face330783d760bf34b5952c71e28",
         ),
         (SubtitleOptions(), "9e0b2ff8ea9ba8a0a9a2173b56bb890c"),
+        ([("srt", SubtitleOptions())], "6c9305094de32097bca9b6b0413bcf6f"),
+        (
+            SubtitleOptions(max_line_width=30, highlight_words=True),
+            "aab033d2beba441a958cbc0fc446610d",
+        ),
         (TableOptions(), "20cdb2d790000ee08f10e20b64386382"),
         ([("compute_type", "int8")], "85716e2f5e17ebf18d72f2cba8bfc0d6"),
     ],

@@ -75,7 +75,7 @@ def test_number_and_length_of_the_windows_are_options(wav: bytes, tmp_path: Path
 def test_a_recording_without_random_access_is_read_completely(
     wav: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "whisperbatch.pipeline")
+    caplog.set_level(logging.INFO, "whisperbatch.pipeline_run")
     asr = Transcriber(FakeEngine())
     asr.detect_language(io.BytesIO(wav), vad=False)
     assert "needs the whole recording" not in caplog.text

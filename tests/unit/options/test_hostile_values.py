@@ -59,8 +59,13 @@ def settings() -> Iterator[tuple[str, Call]]:
 def arguments() -> Iterator[tuple[str, Call]]:
     """The arguments of the functions that are no options."""
     asr, audio = Transcriber(FakeEngine()), noise(0.1)
-    yield "on_error", keyword(asr.transcribe_many, "on_error", [])
-    yield "ordered", keyword(asr.transcribe_many, "ordered", [])
+
+    def many(**given: Any) -> None:
+        asr.transcribe_many([], **given).close()
+
+    yield "on_error", keyword(many, "on_error")
+    yield "ordered", keyword(many, "ordered")
+    yield "progress", keyword(many, "progress")
     yield "ordered", keyword(asr.stream_many, "ordered", [])
     yield "read_through", keyword(asr.detect_language, "read_through", audio)
     yield "options", keyword(asr.transcribe, "options", audio)

@@ -205,6 +205,7 @@ def test_signatures_contain_every_option_with_its_default(call: Callable[..., ob
 def test_one_call_functions_have_the_parameters_of_load(call: Callable[..., object]) -> None:
     parameters = inspect.signature(call).parameters
     loading = dict(inspect.signature(wb.load).parameters)
+    assert loading.pop("progress").annotation == parameters["progress"].annotation
     assert loading.pop("model").default == parameters["model"].default
     assert set(loading) == set(LoadKeywords.__annotations__)
     for name, parameter in loading.items():

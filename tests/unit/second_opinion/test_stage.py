@@ -271,7 +271,9 @@ def test_the_stage_is_switched_off(options: Options) -> None:
 
 @pytest.fixture(autouse=True)
 def loud_vad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whisperbatch.pipeline.open_vad", lambda _: LoudVad({0.1: 0.9, 0.0: 0.05}))
+    monkeypatch.setattr(
+        "whisperbatch.pipeline_run.open_vad", lambda _: LoudVad({0.1: 0.9, 0.0: 0.05})
+    )
 
 
 def recording() -> Samples:

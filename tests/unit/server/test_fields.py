@@ -148,6 +148,21 @@ def test_fields_of_the_answer() -> None:
         assert parsed({name: value}).logprobs
 
 
+def test_fields_of_subtitles() -> None:
+    form = {
+        "response_format": "srt",
+        "subtitle_rules": "bbc",
+        "max_line_width": "auto",
+        "max_line_count": "none",
+        "max_reading_speed": "15.5",
+        "highlight_words": "true",
+    }
+    assert parsed(form).layout == wb.SubtitleOptions(
+        subtitle_rules="bbc", max_line_count=None, max_reading_speed=15.5, highlight_words=True
+    )
+    assert parsed({"response_format": "vtt"}).layout == wb.SubtitleOptions()
+
+
 def test_known_speakers_as_a_list() -> None:
     voice = "data:audio/wav;base64,UklGRg=="
     for form in (
@@ -227,6 +242,19 @@ def test_translations() -> None:
             "must be a number",
         ),
         ({"other[key]": "1"}, "other", "is not a field"),
+        ({"subtitle_rules": "bbc"}, "subtitle_rules", "has no effect on json; ask for srt or vtt"),
+        (
+            {"subtitle_rules": "ofcom", "response_format": "srt"},
+            "subtitle_rules",
+            "is none of netflix, bbc",
+        ),
+        ({"max_line_width": "wide", "response_format": "vtt"}, "max_line_width", "of the form N"),
+        ({"speaker_style": "dash", "response_format": "vtt"}, "speaker_style", "no effect on vtt"),
+        (
+            {"highlight_words": "true", "response_format": "vtt", "word_timestamps": "false"},
+            "highlight_words",
+            "no effect without word_timestamps",
+        ),
     ],
     ids=str,
 )

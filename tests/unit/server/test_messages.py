@@ -15,7 +15,15 @@ from whisperbatch.server.errors import as_api_error, message_for_clients
 
 PACKAGE: Final = Path(wb.__file__).parent
 REACHED: Final = ("audio", "decoding", "diarization", "features", "huggingface", "language")
-REACHED_TOO: Final = ("options", "pipeline.py", "sections", "segmentation", "server", "text", "vad")
+REACHED_TOO: Final = (
+    "options",
+    "pipeline_run.py",
+    "sections",
+    "segmentation",
+    "server",
+    "text",
+    "vad",
+)
 NOT_REACHED: Final = {
     "audio/sources.py",  # arrays, paths, and several sources
     "options/keywords.py",  # keyword arguments

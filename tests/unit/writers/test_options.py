@@ -4,12 +4,13 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import whisperbatch as wb
 from tests.unit.transcripts import segment, segment_with_words, transcript
+from tests.unit.writers.test_speakers import by
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.types import Diarization, Omission, Turn
 from whisperbatch.writers import (
@@ -17,10 +18,12 @@ from whisperbatch.writers import (
     FORMATS,
     TABLE_FORMATS,
     SubtitleOptions,
+    TableOptions,
     check_file_options,
     render,
     write,
 )
+from whisperbatch.writers.options import FileKeywords, SubtitleKeywords
 
 # for each option a value with a visible effect on TRANSCRIPT
 EFFECTIVE: dict[str, dict[str, Any]] = {
@@ -28,11 +31,19 @@ EFFECTIVE: dict[str, dict[str, Any]] = {
     "max_line_count": {"max_line_count": 1},
     "max_words_per_line": {"max_words_per_line": 3},
     "highlight_words": {"highlight_words": True},
+    "subtitle_rules": {"subtitle_rules": "youtube"},
+    "min_cue_duration": {"min_cue_duration": 2.0},
+    "max_cue_duration": {"max_cue_duration": 2.0},
+    "max_reading_speed": {"max_reading_speed": 8},
+    "frame_rate": {"frame_rate": 12.0},
+    "speaker_style": {"speaker_style": "dash"},
 }
+TEXT = "Please hold the line while I transfer you to the billing department."
 SPEAKERS = wb.Diarization((wb.Turn(0.0, 1.0, "SPEAKER_00", 1.0),))
 TRANSCRIPT = replace(
     transcript(
-        segment_with_words("Please hold the line while I transfer you to the billing department.")
+        by("Ann", segment_with_words(TEXT, duration=0.25)),
+        by("Ann", segment_with_words("Thank you.", start=3.1, duration=0.1)),
     ),
     diarization=SPEAKERS,
 )
@@ -92,8 +103,8 @@ def test_an_option_of_tables_must_be_true_or_false() -> None:
 def test_limits_can_be_lifted() -> None:
     text = "word " * 40
     for options in (
-        SubtitleOptions(max_line_width=None),
-        SubtitleOptions(max_line_width=None, max_line_count=None),
+        SubtitleOptions(max_line_width=None, subtitle_rules="plain"),
+        SubtitleOptions(max_line_width=None, max_line_count=None, subtitle_rules="plain"),
     ):
         srt = render(transcript(segment(text)), "srt", options)
         assert srt == f"1\n00:00:00,000 --> 00:00:01,000\n{text.strip()}\n"
@@ -175,7 +186,7 @@ def test_the_format_may_be_given(tmp_path: Path) -> None:
         ),
         ("a.mp3", None, "the suffix of .*a.mp3' is not a format"),
         ("a.srt", "SRT", "format='SRT' is not a format; did you mean 'srt'?"),
-        ("a.srt", "webvtt", "did you mean 'vtt'?"),
+        ("a.srt", "webvtt", "use vtt"),
         ("a.srt", 3, "format=3 is not a format"),
     ],
 )
@@ -306,3 +317,9 @@ def test_scores_that_are_not_finite_are_null_in_json() -> None:
     text = render(changed("segments[0].avg_logprob", -math.inf), "json")
     content = json.loads(text, parse_constant=pytest.fail)
     assert content["segments"][0]["avg_logprob"] is None
+
+
+def test_keywords_have_the_names_and_types_of_the_options() -> None:
+    subtitles, tables = get_type_hints(SubtitleOptions), get_type_hints(TableOptions)
+    assert get_type_hints(SubtitleKeywords) == subtitles
+    assert get_type_hints(FileKeywords) == subtitles | tables

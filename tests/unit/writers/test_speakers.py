@@ -127,7 +127,7 @@ def test_a_name_wider_than_a_line_leaves_room_for_a_word() -> None:
 
 def test_highlighted_words_keep_the_name() -> None:
     spoken = transcript(by("A", segment_with_words("Well, I")))
-    options = SubtitleOptions(highlight_words=True)
+    options = SubtitleOptions(highlight_words=True, subtitle_rules="plain")
     assert re.findall(r"<v A>.*", render(spoken, "vtt", options)) == [
         "<v A><u>Well,</u> I",
         "<v A>Well, <u>I</u>",
@@ -269,3 +269,32 @@ def test_a_segment_has_the_fields_of_speakers_only_if_it_has_or_may_have_one() -
     assert (spoken["speaker"], spoken["words"][0]["speaker"]) == ("A", "A")
     waiting = segment_values(replace(segment("a"), provisional=True))
     assert (waiting["speaker"], waiting["provisional"]) == (None, True)
+
+
+def styled(style: Any, *names: str | None) -> list[str]:
+    options = SubtitleOptions(speaker_style=style, subtitle_rules="plain")
+    return render(with_names(*names), "srt", options).split("\n")[2::4]
+
+
+def test_styles_of_speakers() -> None:
+    names = ("Ann", "Ann", "Bob", None)
+    assert styled("name", *names)[:2] == ["[Ann]: Hello.", "[Ann]: How are you?"]
+    assert styled("on-change", *names) == ["[Ann]: Hello.", "How are you?", "[Bob]: Fine.", "Good."]
+    assert styled("dash", *names) == ["- Hello.", "How are you?", "- Fine.", "Good."]
+    assert styled("none", *names) == ["Hello.", "How are you?", "Fine.", "Good."]
+
+
+@pytest.mark.parametrize("style", ["name", "on-change", "dash"])
+def test_a_label_takes_room_and_leaves_no_single_word(style: Any) -> None:
+    text = "Small children came to see him, and they were followed by the whole village."
+    spoken = transcript(by("SPEAKER_03", segment_with_words(text, duration=0.3)))
+    written = render(spoken, "srt", SubtitleOptions(speaker_style=style))
+    blocks = [block.split("\n")[2:] for block in written.strip().split("\n\n")]
+    for number, lines in enumerate(blocks):
+        assert all(len(line) <= 42 for line in lines)
+        assert len(lines) <= 2
+        has_label = style == "name" or number == 0
+        assert lines[0].startswith("- " if style == "dash" else "[SPEAKER_03]: ") == has_label
+        said = lines[0].removeprefix("[SPEAKER_03]: ").removeprefix("- ")
+        assert " " in said
+        assert " " in lines[-1]

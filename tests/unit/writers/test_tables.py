@@ -234,7 +234,7 @@ TWO_SEGMENTS = transcript(
     segment("He does not know. You may ask him again tomorrow", 0.5, 3.25),
     segment("Yes.", 3661.0005, 3662.001),
 )
-HIGHLIGHTED = SubtitleOptions(highlight_words=True)
+HIGHLIGHTED = SubtitleOptions(highlight_words=True, subtitle_rules="plain")
 
 
 def parsed(document: str) -> ET.Element:
@@ -244,7 +244,7 @@ def parsed(document: str) -> ET.Element:
 def test_srt() -> None:
     assert render(TWO_SEGMENTS, "srt") == (
         "1\n"
-        "00:00:00,500 --> 00:00:03,250\n"
+        "00:00:00,500 --> 00:00:03,750\n"
         "He does not know.\n"
         "You may ask him again tomorrow\n"
         "\n"
@@ -258,7 +258,7 @@ def test_vtt() -> None:
     assert render(TWO_SEGMENTS, "vtt") == (
         "WEBVTT\n"
         "\n"
-        "00:00:00.500 --> 00:00:03.250\n"
+        "00:00:00.500 --> 00:00:03.750\n"
         "He does not know.\n"
         "You may ask him again tomorrow\n"
         "\n"
@@ -277,7 +277,7 @@ def test_ttml() -> None:
     document = render(TWO_SEGMENTS, "ttml")
     assert document.startswith('<?xml version="1.0" encoding="UTF-8"?>\n<tt ')
     assert (
-        '<p begin="00:00:00.500" end="00:00:03.250">'
+        '<p begin="00:00:00.500" end="00:00:03.750">'
         "He does not know.<br />You may ask him again tomorrow</p>\n"
         '<p begin="01:01:01.000" end="01:01:02.001">Yes.</p>\n'
     ) in document

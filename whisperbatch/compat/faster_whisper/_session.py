@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from whisperbatch.compat.faster_whisper._results import Segment, TranscriptionIn
 from whisperbatch.compat.faster_whisper.vad import effective_vad_options
 from whisperbatch.errors import WhisperBatchError
 from whisperbatch.options import Options
+from whisperbatch.progress import Bars, Meter
 from whisperbatch.text import UNSPACED
 from whisperbatch.types import Audio, DeferredSource, Source, SpanSource, to_seconds
 
@@ -216,21 +217,15 @@ def _anomaly_score(word: Word) -> float:
 
 def with_progress(segments: Iterable[Segment], duration: float) -> Iterator[Segment]:
     """Yield the segments and show a progress bar on standard error, in seconds of the recording."""
-    from tqdm import tqdm  # noqa: PLC0415 - only log_progress=True needs it
-
-    bar: Any
-    total = round(duration, 2) or None
-    with tqdm(total=total, unit="seconds") as bar:
+    meter = Meter("transcribe", "", duration or None, Bars("seconds", named=False))
+    meter.advance(0.0)
+    try:
         for segment in segments:
-            _set_progress(bar, segment.end)
+            meter.advance(min(segment.end, duration or segment.end))
             yield segment
-        _set_progress(bar, duration)
-
-
-def _set_progress(bar: Any, seconds: float) -> None:  # noqa: ANN401 - tqdm ships no types
-    """Set the bar's position: never backwards, and not beyond its end, where tqdm would warn."""
-    bar.n = max(bar.n, min(round(seconds, 2), bar.total or seconds))
-    bar.refresh()
+        meter.advance(duration)
+    finally:
+        meter.end()
 
 
 SILENCE: Final = np.zeros(1, np.float32)
@@ -377,9 +372,10 @@ def second_source(source: Source) -> Source | None:
         return source if Path(source).is_file() else None
     if isinstance(source, io.BytesIO):
         return io.BytesIO(source.getvalue()[source.tell() :])
-    name = getattr(source, "name", None)
+    file = cast("BinaryIO", source)
+    name = getattr(file, "name", None)
     try:
-        if isinstance(name, str) and source.tell() == 0 and _is_file(source.fileno(), name):
+        if isinstance(name, str) and file.tell() == 0 and _is_file(file.fileno(), name):
             return name
     except (AttributeError, OSError, ValueError):
         pass

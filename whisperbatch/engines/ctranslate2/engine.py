@@ -37,6 +37,7 @@ from whisperbatch.protocols import (
     FeatureType,
     Hypothesis,
 )
+from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import Lock, cached_property
 
 
@@ -213,6 +214,14 @@ class CTranslate2Engine:
     def fingerprint(self) -> str:
         """See `protocols.Engine`."""
         return f"{self._model.fingerprint}, {self.description}{self._model.origin}"
+
+    def __repr__(self) -> str:
+        return description(self, shown(self._model.name), self._device, self._compute_type)
+
+    @property
+    def device(self) -> str:
+        """See `protocols.EngineTraits`."""
+        return self._device
 
     @property
     def description(self) -> str:

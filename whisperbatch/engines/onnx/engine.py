@@ -45,6 +45,7 @@ from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.protocols import Alignment, AlignRequest, Decoded, DecodeRequest, Encoded
 from whisperbatch.runtimes.machine import multiplies_bfloat16
 from whisperbatch.runtimes.openvino_package import Precision, check_openvino, openvino_is_installed
+from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import cached_property, keep_in_children
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,9 @@ class OnnxRuntimeEngine:
         self._calls = Calls(model.name, self._renew)
         details = (model.name, self._library, self._description, self.workers)
         log.info("model %s on %s (%s), %d worker(s)", *details)
+
+    def __repr__(self) -> str:
+        return description(self, shown(self.name), self._description)
 
     def _load(self) -> None:
         kept_frames = self._model.frames_to_keep(self._settings.kept_frames)

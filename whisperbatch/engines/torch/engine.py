@@ -32,6 +32,7 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
 )
+from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import Lock, cached_property
 
 Tensor: TypeAlias = torch.Tensor
@@ -132,6 +133,14 @@ class TorchEngine:
         self.n_mels: int = info.n_mels
         self._lock = Lock()
         log.info("model %s on %s (%s), PyTorch", name, self._device, self._dtype)
+
+    def __repr__(self) -> str:
+        return description(self, shown(self.name), str(self._device), str(self._dtype))
+
+    @property
+    def device(self) -> str:
+        """See `protocols.EngineTraits`."""
+        return str(self._device.type)
 
     def _memory_of(self, info: ModelInfo) -> MemoryUse:
         size = self._dtype.itemsize

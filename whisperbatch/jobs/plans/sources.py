@@ -132,7 +132,7 @@ def _recording(row: Mapping[str, Any], place: str) -> ManifestRow:
         if (etag := row.get("etag")) is not None:
             checks.text("etag", etag, max_length=1000)
     except OptionError as error:
-        raise OptionError(f"{place}: {error}") from error
+        raise OptionError(f"{place}: {error.marked}") from error
     return ManifestRow(uri, duration, language, etag)
 
 

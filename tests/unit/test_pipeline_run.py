@@ -20,7 +20,7 @@ from whisperbatch.audio.reader import open_audio
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.options import SearchOptions
-from whisperbatch.pipeline import PipelineRun
+from whisperbatch.pipeline_run import PipelineRun
 from whisperbatch.recording import End, RecordingState, Row
 from whisperbatch.scheduling import Scheduler
 from whisperbatch.sections import chunk_recording
@@ -41,8 +41,8 @@ def clips(count: int) -> tuple[tuple[float, float], ...]:
 @pytest.fixture
 def no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first chunks decide for all recordings, and features are positions (see `ramp`)."""
-    monkeypatch.setattr("whisperbatch.pipeline.find_windows", lambda *_: [])
-    monkeypatch.setattr("whisperbatch.pipeline.feature_extractor", lambda *_: RampExtractor())
+    monkeypatch.setattr("whisperbatch.pipeline_run.find_windows", lambda *_: [])
+    monkeypatch.setattr("whisperbatch.pipeline_run.feature_extractor", lambda *_: RampExtractor())
 
 
 @pytest.fixture

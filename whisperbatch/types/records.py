@@ -1,0 +1,148 @@
+"""What all results have in common: one line as their `repr`, and the habits of other programs.
+
+A result is a frozen dataclass. Programs that read the dictionaries of openai-whisper and WhisperX
+read the same fields by their names: `transcript["segments"][0]["start"]`. A name that another
+program has, and no result here, gets an error that says what to write (`options.hints`).
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import FrozenInstanceError, fields
+from functools import cache
+from opcode import opmap
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from whisperbatch.text.messages import short_repr, shown
+from whisperbatch.types.serialization import to_values
+
+T = TypeVar("T")
+
+UNPACKING: Final = frozenset({opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]})
+"""CPython's instructions for `a, b = value` and `a, *b = value`."""
+
+
+class Record:
+    """Base of the results.
+
+    Python names a wrong class when a property of a frozen dataclass with slots is assigned. Its
+    subclasses therefore get their own `__setattr__`. Files, tables and hints are made above this
+    package: methods import their makers when they are called.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__dataclass_fields__" in vars(cls):  # `dataclass` makes the class again, with slots
+            cls.__setattr__ = cls.__delattr__ = _refuse_change  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as values that JSON can hold: dicts, lists, numbers, texts.
+
+        Scores may be infinite or NaN, which Python's `json` writes and reads.
+        """
+        values: dict[str, Any] = to_values(self)
+        return values
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names that `[...]` accepts: those of the fields and properties."""
+        return _names(type(self))  # type: ignore[arg-type]  # a class is hashable
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any field
+        """Return the value of a field; `default` if the value is None.
+
+        Raises:
+            KeyError: there is no such field.
+        """
+        value = field_value(self, name)
+        return default if value is None else value
+
+    if not TYPE_CHECKING:  # type checkers find misspelled names
+
+        def __getitem__(self, name: str) -> object:
+            return field_value(self, name)
+
+        def __contains__(self, name: object) -> bool:
+            return name in self.keys()
+
+        def __getattr__(self, name: str) -> object:
+            raise no_attribute(self, name)
+
+
+def no_attribute(item: object, name: str) -> AttributeError:
+    """Return the error for an attribute that an object does not have, with what to write."""
+    kind = type(item).__name__
+    hint = "" if name.startswith("__") else _hint(kind, name)
+    return AttributeError(f"{kind} has no attribute {shown(name)}{hint}", name=name, obj=item)
+
+
+def field_value(item: Record, name: object) -> Any:  # noqa: ANN401 - of any field
+    """Return the value of a field or property by its name.
+
+    Raises:
+        KeyError: there is no such field; the message names the fields, or says what to write.
+    """
+    names = _names(type(item))  # type: ignore[arg-type]  # a class is hashable
+    if isinstance(name, str) and name in names:
+        return getattr(item, name)
+    kind = type(item).__name__
+    hint = _hint(kind, name) if isinstance(name, str) else ""
+    known = f"; it has {', '.join(names)}"
+    raise KeyError(f"{kind} has no {shown(name)}{hint or known}")
+
+
+@cache
+def _names(kind: type[Record]) -> tuple[str, ...]:
+    """Return the fields and properties of a result; without names that mean something elsewhere."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    names += [name for name in dir(kind) if isinstance(getattr(kind, name), property)]
+    return tuple(name for name in names if not _hint(kind.__name__, name))
+
+
+def _hint(kind: str, name: str) -> str:
+    from whisperbatch.options.hints import RESULT_NAMES  # noqa: PLC0415 - options imports types
+
+    remedy = RESULT_NAMES.get(kind, {}).get(name)
+    return f"; {remedy}" if remedy else ""
+
+
+def _refuse_change(item: object, name: str, value: object = None) -> None:  # noqa: ARG001 - of `setattr`
+    raise FrozenInstanceError(
+        f"{type(item).__name__}.{name} cannot be changed; dataclasses.replace makes another value"
+    )
+
+
+def iterate(items: Iterable[T], what: str) -> Iterator[T]:
+    """Return an iterator for the method `__iter__` that calls this, unless a program unpacks.
+
+    `segments, info = model.transcribe(...)` is faster-whisper's habit. A transcript of two segments
+    would be unpacked, and both names would be wrong.
+
+    Args:
+        items: to iterate over.
+        what: names the object in the message.
+
+    Raises:
+        TypeError: the object is unpacked; the message says what to write.
+    """
+    if _unpacks(sys._getframe(2)):  # noqa: SLF001 - the frame that calls `__iter__`
+        raise TypeError(
+            f"{what} cannot be unpacked; write result = ..., then result.segments and "
+            "result.language, or import WhisperModel from whisperbatch.compat.faster_whisper"
+        )
+    return iter(items)
+
+
+def _unpacks(frame: FrameType) -> bool:
+    """Return whether the instruction that a frame executes is `a, b = value`.
+
+    CPython asks for the iterator inside this instruction. If a `for`, `list(value)`, `f(*value)` or
+    another call asks for it, the frame is at another instruction. A caller that is compiled to C
+    has no instructions: its unpacking is not seen.
+    """
+    code = frame.f_code.co_code
+    return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] in UNPACKING
