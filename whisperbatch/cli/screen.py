@@ -324,8 +324,8 @@ class Terminal:
         """Print a segment; print what is to be said at the end of a recording."""
         if not isinstance(event, SegmentReady | Finished):
             return
-        for line in self._headings.before(event.item):
-            self._print(Text(line, "bold"))
+        for heading in self._headings.before(event.item):
+            self._print(Text(heading, "bold"))
             self._speakers = []
         if isinstance(event, SegmentReady):
             for line in _segment_lines(event.segment, self._console.width):
