@@ -2,12 +2,13 @@
 
 import json
 import sys
+import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -24,6 +25,7 @@ from rich.progress import (
 from rich.spinner import Spinner
 from rich.table import Column
 from rich.text import Text
+from typing_extensions import Self
 
 import whisperbatch as wb
 from whisperbatch.audio import stated_duration
@@ -60,6 +62,7 @@ NO_SPEECH: Final = "no speech found"
 LINES: Final = "lines"
 """What is printed: the text of each segment as a line, as soon as it is known."""
 WITH_BAR: Final = 70  # columns of a terminal that has progress bars: below, the times need them
+DRAWING: Final = 0.1  # seconds between two drawings of the bars
 MIN_TEXT_WIDTH: Final = 20  # columns of text beside its start
 
 
@@ -267,6 +270,29 @@ def print_record(event: SegmentReady | Finished | Failed) -> None:
     print_result(escape_controls_in_json(json.dumps(record, ensure_ascii=ascii_only)))
 
 
+class SharedConsole(Console):
+    """A console of several threads: what a thread prints is written before others print.
+
+    Rich computes which rows of the bars to erase when it prints, and writes later. Another thread
+    that writes in between would erase text.
+    """
+
+    def __init__(self, **keywords: Any) -> None:  # noqa: ANN401 - of the base class
+        self._writing = threading.RLock()
+        super().__init__(**keywords)
+
+    def __enter__(self) -> Self:
+        self._writing.acquire()
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:  # noqa: ANN401 - see above
+        try:
+            super().__exit__(kind, error, traceback)
+        finally:
+            self._writing.release()
+
+
 class Terminal:
     """Prints text while it is decoded, above progress bars.
 
@@ -278,7 +304,7 @@ class Terminal:
         text: whether to print text.
     """
 
-    def __init__(self, console: Console, items: Sequence[WorkItem], *, text: bool) -> None:
+    def __init__(self, console: SharedConsole, items: Sequence[WorkItem], *, text: bool) -> None:
         self._console, self._bars, self._text = console, _Bars(console), text
         self._many = len(items) > 1
         self._turns, self._headings = Turns(items), Headings(items)
@@ -292,10 +318,17 @@ class Terminal:
             total=self._total_seconds(),
             whole_job=True,
         )
-        self._bars.start()
+        with console:
+            self._bars.start()
+        self._closed = threading.Event()
+        threading.Thread(target=self._animate, name="whisperbatch-bars", daemon=True).start()
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
+        with self._console:
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
         if isinstance(event, SegmentReady):
             self._advance(event.item, event.segment.end)
         else:
@@ -311,14 +344,24 @@ class Terminal:
 
     def show_status(self, text: str) -> None:
         """See `Screen`. The status is a line above the bars."""
-        self._bars.status = escape_controls(text)
-        self._bars.refresh()
+        with self._console:
+            self._bars.status = escape_controls(text)
+            self._bars.refresh()
 
     def close(self) -> None:
         """See `Screen`."""
-        for event in self._turns.rest():
-            self._print_text(event)
-        self._bars.stop()
+        with self._console:
+            self._closed.set()
+            for event in self._turns.rest():
+                self._print_text(event)
+            self._bars.stop()
+
+    def _animate(self) -> None:
+        """Draw the bars again and again, until the screen is closed."""
+        while not self._closed.wait(DRAWING):
+            with self._console:
+                if not self._closed.is_set():
+                    self._bars.refresh()
 
     def _print_text(self, event: Event) -> None:
         """Print a segment; print what is to be said at the end of a recording."""
@@ -395,7 +438,11 @@ class _Bars(Progress):
             columns.append(BarColumn(None, table_column=Column(ratio=1)))
         times = Column(no_wrap=True, justify="right")
         super().__init__(
-            *columns, _Clock(table_column=times), console=console, transient=True, expand=True
+            *(*columns, _Clock(table_column=times)),
+            console=console,
+            transient=True,
+            expand=True,
+            auto_refresh=False,  # see `SharedConsole`
         )
 
     def get_renderables(self) -> Iterator[RenderableType]:
@@ -460,7 +507,7 @@ def open_screen(
     """
     lines = tuple(items) if printed == LINES else ()
     is_document = bool(printed) and not lines
-    console = Console(stderr=json_lines or is_document or not sys.stdout.isatty())
+    console = SharedConsole(stderr=json_lines or is_document or not sys.stdout.isatty())
     has_terminal = (sys.stderr if console.stderr else sys.stdout).isatty()
     status = not quiet and not printed
     screen: Screen

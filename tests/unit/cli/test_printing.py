@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tests.unit.fakes import write_noise
 from tests.unit.transcripts import segment, transcript
@@ -24,6 +23,7 @@ from whisperbatch.cli.screen import (
     LINES,
     JsonLines,
     Lines,
+    SharedConsole,
     Terminal,
     open_screen,
 )
@@ -129,7 +129,7 @@ def test_without_a_terminal_the_status_goes_to_standard_error_unless_text_is_pri
 
 def test_a_terminal_shows_the_status_until_it_is_removed() -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=100)
+    console = SharedConsole(file=out, force_terminal=True, width=100)
     screen = Terminal(console, [ITEM], text=True)
     try:
         screen.show_status("loading model base ...")
@@ -237,7 +237,7 @@ def test_a_closed_output_fails_once() -> None:
 @pytest.mark.parametrize("speaker", ["SPEAKER_00", "SPEAKER_01"])
 def test_a_terminal_says_that_speakers_have_changed(speaker: str) -> None:
     out = io.StringIO()
-    screen = Terminal(Console(file=out, width=100), [ITEM], text=True)
+    screen = Terminal(SharedConsole(file=out, width=100), [ITEM], text=True)
     screen.show(SegmentReady(ITEM, provisional("Yes.")))
     screen.show(Finished(ITEM, final(replace(segment("Yes."), speaker=speaker))))
     screen.close()
@@ -251,7 +251,7 @@ def test_a_terminal_says_that_speakers_have_changed(speaker: str) -> None:
 )
 def test_a_terminal_shows_the_speech_that_the_vad_rejected(recovered: float, expected: str) -> None:
     out = io.StringIO()
-    screen = Terminal(Console(file=out, width=100), [ITEM], text=False)
+    screen = Terminal(SharedConsole(file=out, width=100), [ITEM], text=False)
     item = WorkItem("talk.mp3", (Path("talk.srt"),))
     screen.show(Finished(item, replace(transcript(), recovered_duration=recovered)))
     screen.close()
@@ -279,7 +279,7 @@ def test_recordings_of_other_processes_are_counted_and_not_printed(
         screen.close()
     assert capsys.readouterr() == ("", "")
     out = io.StringIO()
-    terminal = Terminal(Console(file=out, force_terminal=True, width=100), items, text=False)
+    terminal = Terminal(SharedConsole(file=out, force_terminal=True, width=100), items, text=False)
     try:
         terminal.show(elsewhere)
         assert [bar.description for bar in terminal._bars.tasks] == ["2 left"]

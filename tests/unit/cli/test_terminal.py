@@ -8,10 +8,17 @@ from pathlib import Path
 import pyte
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 
 from tests.unit.transcripts import segment, transcript
-from whisperbatch.cli.screen import LINES, NO_SPEECH, Lines, Terminal, hanging_lines, open_screen
+from whisperbatch.cli.screen import (
+    LINES,
+    NO_SPEECH,
+    Lines,
+    SharedConsole,
+    Terminal,
+    hanging_lines,
+    open_screen,
+)
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
 from whisperbatch.writers import render
@@ -36,7 +43,7 @@ class Display:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self._screen)
         self.now = 0.0
-        self.console = Console(
+        self.console = SharedConsole(
             file=self._out,
             force_terminal=True,
             width=columns,
@@ -232,6 +239,20 @@ def test_a_terminal_prints_recordings_one_after_another() -> None:
         "==> d.mp3 <==",
         "    0:00  D one.",
     ]
+
+
+def test_no_row_is_lost_when_threads_draw_the_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whisperbatch.cli.screen.DRAWING", 0.0)
+    display = Display(80, rows=200)
+    names = [item(f"{number}.mp3") for number in range(20)]
+    screen = Terminal(display.console, names, text=True)
+    for number, each in enumerate(names):
+        screen.show(SegmentReady(each, segment("Yes.", float(number))))
+        screen.show(Finished(each, transcript(segment("Yes.", float(number)))))
+    screen.close()
+    rows = [row for row in display.rows() if row]
+    expected = [(f"==> {n}.mp3 <==", f"    0:{n:02}  Yes.") for n in range(20)]
+    assert rows == [row for pair in expected for row in pair]
 
 
 def test_text_that_waits_for_its_turn_is_printed_when_the_screen_is_closed(
