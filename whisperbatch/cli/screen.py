@@ -286,9 +286,9 @@ class SharedConsole(Console):
         super().__enter__()
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:  # noqa: ANN401 - see above
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            super().__exit__(kind, error, traceback)
+            super().__exit__(kind, error, traceback)  # type: ignore[arg-type]  # Rich ignores them
         finally:
             self._writing.release()
 
