@@ -225,14 +225,15 @@ def transcripts(folder: Path) -> Iterator[tuple[str, wb.Transcript]]:
 
 
 def _recording(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """Return the samples of a recording as float32, and the options of its transcription."""
+    """Return the samples of a recording, and the options of its transcription."""
     if name == "conversation":
         talk = conversations.build("three", seed=0, part="development")
         return talk.samples, {"language": "en", "diarize": True}
-    built = {"demo": recordings.demo, "switching": lambda: recordings.switching(duration=300)}
-    recording = built[name]() if name in built else corpora.build(name)
-    options = {"multilingual": True} if name in built else {"language": recording.language}
-    return recording.samples.astype(np.float32) / 2**15, options
+    if name in {"demo", "switching"}:
+        mixed = recordings.demo() if name == "demo" else recordings.switching(duration=300)
+        return mixed.samples, {"multilingual": True}
+    recording = corpora.build(name)
+    return recording.samples, {"language": recording.language}
 
 
 Writer = Callable[[wb.Transcript], str]

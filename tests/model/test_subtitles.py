@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 from shutil import which
 
-import numpy as np
 import pytest
 
 import whisperbatch as wb
@@ -29,9 +28,8 @@ def transcripts() -> dict[str, wb.Transcript]:
     with wb.load("base") as model:
         for name in RECORDINGS:
             recording = corpora.build(name)
-            samples = recording.samples.astype(np.float32) / 2**15
             found[name] = model.transcribe(
-                samples, language=recording.language, word_timestamps=True
+                recording.samples, language=recording.language, word_timestamps=True
             )
     return found
 

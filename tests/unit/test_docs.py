@@ -77,6 +77,14 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             assert heading in slugs, f"{page.name} links to {target}"
 
 
+def test_troubleshooting_quotes_messages_of_the_program() -> None:
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    messages = re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)
+    source = "".join(path.read_text() for path in (ROOT / "whisperbatch").rglob("*.py"))
+    assert len(messages) >= 3
+    assert [message for message in messages if message not in source] == []
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = (ROOT / "docs/index.md").read_text()
     for page in sorted((ROOT / "docs").rglob("*.md")):
@@ -107,10 +115,17 @@ def test_recipes_exist() -> None:
     assert all((ROOT / file).is_file() for file in named.values())
 
 
+@pytest.fixture
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of recordings that the pages name, in the current folder."""
+    for name in ("talks", "calls"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_folders")
 @pytest.mark.parametrize("command", sorted({*shell_commands()} - recipes(shell_commands()).keys()))
-def test_shell_commands_name_what_exists(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_commands_name_what_exists(command: str) -> None:
     """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
 
     The programs themselves run elsewhere in these tests.
@@ -139,8 +154,6 @@ def test_shell_commands_name_what_exists(
     elif match := re.match(
         r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
-        (tmp_path / "talks").mkdir()
-        monkeypatch.chdir(tmp_path)
         name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
         assert name in COMMANDS
         if name == "serve":

@@ -26,22 +26,23 @@ def check_files(
     ],
     *,
     rules: Annotated[
-        RulesName, typer.Option("--rules", help="netflix, bbc, youtube or plain.")
+        RulesName, typer.Option("--rules", help="Whose rules the files shall follow.")
     ] = "netflix",
     language: Annotated[
         str,
         typer.Option(
             "--language",
+            metavar="CODE",
             help="Code or English name. By default the code in the file name (talk.de.srt), or the "
             "language of the script, or English.",
             show_default=False,
         ),
     ] = "",
     frame_rate: Annotated[
-        float, typer.Option("--frame-rate", help="Frames per second of the video.")
+        float, typer.Option("--frame-rate", metavar="X", help="Frames per second of the video.")
     ] = FRAME_RATE,
     format_: Annotated[
-        Literal["text", "json"], typer.Option("--format", "-f", help="text or json.")
+        Literal["text", "json"], typer.Option("--format", "-f", help="json prints one line.")
     ] = "text",
 ) -> None:
     """Check files of subtitles: lines, reading speed, durations, gaps and breaks.

@@ -81,7 +81,10 @@ HELP_TEXTS: Final = {
         "Maximum number of words of a line; with --max-line-count 1, also of a cue. "
         '"none" sets no limit.'
     ),
-    "highlight_words": "Show a separate cue for each word, in which this word is underlined.",
+    "highlight_words": (
+        "Show a separate cue for each word, in which this word is underlined. In ass files, the "
+        "words are coloured as they are spoken (karaoke)."
+    ),
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 

@@ -170,7 +170,7 @@ class Values:
         if self.texts(name):
             raise invalid(f"{name} {reason}", name, "unsupported_parameter")
 
-    def options(self, types: Mapping[str, object]) -> dict[str, str]:
+    def options(self, types: Mapping[str, object] = TYPES) -> dict[str, str]:
         """Return the fields that are named like these options."""
         names = [name for name in self._values if name in types and name not in FIXED]
         return {name: value for name in names if (value := self.text(name)) is not None}
@@ -410,7 +410,7 @@ def _chunking(values: Values) -> dict[str, float]:
 
 
 def _own_options(values: Values) -> dict[str, object]:
-    return {name: _parse(name, text) for name, text in values.options(TYPES).items()}
+    return {name: _parse(name, text) for name, text in values.options().items()}
 
 
 def _layout(values: Values, response_format: str) -> SubtitleOptions:

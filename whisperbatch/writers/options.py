@@ -100,7 +100,7 @@ class SubtitleOptions(_FormatOptions):
         max_reading_speed: the most columns that are read in a second: a cue is shown longer than
             its speech if there is time. None sets no limit. "auto" takes the speed of
             `subtitle_rules` for the language.
-        frame_rate: of the video, in frames per second. The gap between two cues is two frames.
+        frame_rate: frames per second of the video. The gap between two cues is two frames.
         speaker_style: how a file shows who speaks, if the transcript has speakers: "name" before
             each cue, "on-change" before the first cue of a speaker's turn, "dash" for a dash there,
             or "none".

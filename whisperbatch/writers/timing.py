@@ -86,6 +86,8 @@ class _Cue:
         self._gap = self._up(rules.gap)
         self.pause = self._up(rules.min_pause)
         self.sync = self._up(rules.sync)
+        longest = rules.max_duration
+        self.longest = math.inf if longest is None else self._up(longest)
         self.needed = self._up(rules.reading_time(speech.width, speech.words))
 
     def _up(self, seconds: float) -> int:
@@ -105,9 +107,7 @@ class _Cue:
         end = max(spoken + self._up(rules.linger), self.start + self.needed)
         if last:
             end = max(spoken, min(end, last // self._step * self._step))
-        longest = math.inf
-        if rules.max_duration is not None:
-            longest = self.start + self._up(rules.max_duration)
+        longest = self.start + self.longest
         end = int(min(end, longest))
         if following is not None:
             latest = max(following - self._gap, self.start + self._least)
@@ -124,6 +124,9 @@ class _Cue:
             room = self.start - self._gap - max(before.speech.end, before.start + before.needed)
         missing = self.needed - (self.end - self.start)
         early = max(min(self.sync, room, missing), 0)
+        if before and before.end < self.start - early < before.end + before.pause:
+            closed = self.start - early - self._gap
+            early = early if closed - before.start <= before.longest else 0
         self.start -= early
         if before and early and self.start - before.end < before.pause:
             before.end = self.start - self._gap

@@ -161,5 +161,6 @@ def test_cues_stay_in_order_and_near_their_speech(
         assert start < end
         assert start % step == end % step == 0
         assert abs(start - cue.start) <= 125 + step
+        assert end - start <= 7000
     for (_, end), (start, _) in pairwise(found):
         assert end <= start
