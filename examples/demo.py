@@ -89,24 +89,29 @@ def main(files: list[str]) -> int:
 
 def transcribe_files(files: list[str]) -> int:
     """Transcribe files as the command line does; return its exit status."""
-    command = command_for(*files)
-    console.print(f"$ {' '.join(command)}", style="bold", markup=False)
-    status = subprocess.run([sys.executable, "-m", *command], check=False).returncode
-    if status == 0:
-        show_files()
-    return status
+    for file in files:
+        command = command_for(file)
+        console.print(f"$ {' '.join(command)}", style="bold", markup=False)
+        status = subprocess.run([sys.executable, "-m", *command], check=False).returncode
+        if status:
+            return status
+        name = Path(file).stem
+        if (text := FOLDER / f"{name}.txt").exists():
+            console.print(text.read_text(encoding="utf-8"), markup=False)
+        show_files(name)
+    return 0
 
 
-def command_for(*files: str) -> list[str]:
-    """Return the command that writes subtitles, a timeline and a JSON file of recordings."""
-    outputs = ("--format", "srt,json", "--plot", "png", "--output-dir", str(FOLDER))
-    return ["whisperbatch", "transcribe", *files, "--model", "base", *outputs]
+def command_for(file: str) -> list[str]:
+    """Return the command that writes text, subtitles, a JSON file and a timeline."""
+    outputs = ("-f", "txt,srt,json", "--plot", "png", "-o", str(FOLDER))
+    return ["whisperbatch", file, "--model", "base", *outputs]
 
 
-def show_files() -> None:
-    """Print the paths of the files that are there to look at."""
-    for path in sorted(FOLDER.glob("*")):
-        if path.suffix in (".srt", ".png", ".wav"):
+def show_files(name: str) -> None:
+    """Print the paths of the recording, its subtitles and its timeline."""
+    for suffix in (".wav", ".srt", ".timeline.png"):
+        if (path := FOLDER / f"{name}{suffix}").exists():
             console.print(f"  {path}", markup=False)
 
 
@@ -177,7 +182,7 @@ def compare() -> None:
         f"{wrong[1]}, and {wrong[2]} in its batched mode[/] (same weights, beam 5)"
     )
     console.print("\nListen, and look at the subtitles and the timeline:")
-    show_files()
+    show_files(path.stem)
     console.print(f"This command wrote them: {' '.join(command)}", markup=False)
 
 

@@ -107,10 +107,17 @@ def test_recipes_exist() -> None:
     assert all((ROOT / file).is_file() for file in named.values())
 
 
+@pytest.fixture
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of recordings that the pages name, in the current folder."""
+    for name in ("talks", "calls"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_folders")
 @pytest.mark.parametrize("command", sorted({*shell_commands()} - recipes(shell_commands()).keys()))
-def test_shell_commands_name_what_exists(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_commands_name_what_exists(command: str) -> None:
     """`make demo`, benchmarks and pip take minutes or the network; their names are checked here.
 
     The programs themselves run elsewhere in these tests.
@@ -139,8 +146,6 @@ def test_shell_commands_name_what_exists(
     elif match := re.match(
         r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
-        (tmp_path / "talks").mkdir()
-        monkeypatch.chdir(tmp_path)
         name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
         assert name in COMMANDS
         if name == "serve":

@@ -156,23 +156,25 @@ def with_command(
     Args:
         arguments: of the program, at least one.
         commands: by their names.
-        strict: refuse a word that is neither a command nor looks like a recording.
+        strict: refuse a word that is neither a command nor looks like a recording, if all flags
+            before the word are known.
 
     Raises:
         OptionError: such a word is given.
     """
-    with_values = {
-        name
+    takes_value = {
+        name: not getattr(parameter, "is_flag", False)
         for parameter in commands[DEFAULT_COMMAND].params
-        if not getattr(parameter, "is_flag", False)
-        for name in parameter.opts
-        if name.startswith("-")
+        for name in (*parameter.opts, *parameter.secondary_opts)
     }
     place = 0
     while place < len(arguments) and arguments[place].startswith("-") and arguments[place] != "-":
-        if arguments[place] == "--":
+        flag = arguments[place].partition("=")[0]
+        if flag == "--":
             return [DEFAULT_COMMAND, *arguments]
-        place += 2 if arguments[place] in with_values else 1
+        if flag not in takes_value and flag[:2] not in takes_value:
+            strict = False  # whether it takes a value is unknown: the command refuses the flag
+        place += 2 if takes_value.get(arguments[place]) else 1
     word = arguments[place] if place < len(arguments) else "-"
     if word in commands:
         return [word, *arguments[:place], *arguments[place + 1 :]]

@@ -112,7 +112,7 @@ def _part(item: object, name: str, default: object) -> str:
     if value is default or (isinstance(value, int | float | str | tuple) and value == default):
         return ""
     if isinstance(value, float):
-        return f"{name}={value:.7g}"
+        return f"{name}={round(value, 3):.10g}"
     if isinstance(value, tuple | list | Mapping) and (
         len(shown(value)) > MAX_PART or any(hasattr(one, "__dataclass_fields__") for one in value)
     ):

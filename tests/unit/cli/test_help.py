@@ -59,6 +59,12 @@ def page(*arguments: str, columns: int = 80) -> str:
         # no recording: the command says what is missing
         ("--language en", "transcribe --language en"),
         ("--frobnicate talk.mp3", "transcribe --frobnicate talk.mp3"),
+        # an unknown flag may take a value: the command says that there is no such flag
+        ("--hf-token X talk.mp3", "transcribe --hf-token X talk.mp3"),
+        ("--hf-token X", "transcribe --hf-token X"),
+        ("-x 3 talk.mp3", "transcribe -x 3 talk.mp3"),
+        ("--fetch small models", "transcribe --fetch small models"),
+        ("--no-vad models", "models --no-vad"),
     ],
 )
 def test_arguments_without_a_command_are_transcribed(given: str, expected: str) -> None:
@@ -86,7 +92,7 @@ def test_a_file_or_folder_needs_no_suffix(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_a_word_that_is_neither_a_command_nor_a_recording_is_refused(word: str, hint: str) -> None:
-    for arguments in ([word, "talk.mp3"], ["-v", word]):
+    for arguments in ([word, "talk.mp3"], ["-v", word], ["--no-vad", "-mbase", word]):
         with pytest.raises(OptionError) as error:
             with_command(arguments, GROUP.commands)
         assert str(error.value) == f"No such command or file: {word!r}; {hint}"

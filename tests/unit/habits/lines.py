@@ -9,6 +9,17 @@ from typing import Final
 RUNS: Final = ""
 
 COMMAND_LINES: Final = {
+    # most programs
+    "audio.wav": RUNS,
+    "audio.wav --model base": RUNS,
+    "audio.wav --model base --language English": RUNS,
+    "audio.wav --model tiny.en --output_format srt --output_dir out": RUNS,
+    "audio.wav --model large-v2 --diarize --highlight_words True --min_speakers 2 --max_speakers 2 "
+    "--hf_token X": "variable HF_TOKEN",
+    "--file-name audio.wav": "without a flag",
+    "audio.wav -o audio.srt": RUNS,
+    "transcribe audio.wav -o audio.srt": RUNS,
+    "transcribe audio.wav -o out.json": RUNS,
     # openai-whisper
     "transcribe audio.wav --model tiny.en --output_format srt --output_dir out": RUNS,
     "transcribe audio.wav --model tiny.en --output_dir out --output_format all": RUNS,
@@ -85,20 +96,6 @@ COMMAND_LINES: Final = {
     "transcribe audio.wav --format sbv -o out": RUNS,
     "transcribe audio.wav --format md -o out": "use txt",
 }
-
-LATER_COMMAND_LINES: Final = {
-    "audio.wav": RUNS,
-    "audio.wav --model base": RUNS,
-    "audio.wav --model base --language English": RUNS,
-    "audio.wav --model tiny.en --output_format srt --output_dir out": RUNS,
-    "audio.wav --model large-v2 --diarize --highlight_words True --min_speakers 2 --max_speakers 2 "
-    "--hf_token X": "variable HF_TOKEN",
-    "--file-name audio.wav": "without a flag",
-    "audio.wav -o audio.srt": RUNS,
-    "transcribe audio.wav -o audio.srt": RUNS,
-    "transcribe audio.wav -o out.json": RUNS,
-}
-"""Lines whose features are made elsewhere at the same time."""
 
 LOAD: Final = "import whisperbatch as wb; model = wb.load('base'); "
 WORDS: Final = "import whisperbatch as wb; r = wb.transcribe('audio.wav', word_timestamps=True); "

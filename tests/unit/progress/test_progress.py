@@ -214,4 +214,4 @@ def test_true_is_bars_and_false_is_nothing() -> None:
 
 def test_a_plan_refuses_progress_by_name(tmp_path: Path) -> None:
     with pytest.raises(wb.OptionError, match="progress is not an option"):
-        wb.jobs.plan(["a.wav"], tmp_path / "plan", model="base", progress=True)  # type: ignore[call-arg]
+        wb.jobs.plan(["a.wav"], tmp_path / "plan", model="base", progress=True)

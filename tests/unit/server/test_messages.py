@@ -15,15 +15,7 @@ from whisperbatch.server.errors import as_api_error, message_for_clients
 
 PACKAGE: Final = Path(wb.__file__).parent
 REACHED: Final = ("audio", "decoding", "diarization", "features", "huggingface", "language")
-REACHED_TOO: Final = (
-    "options",
-    "pipeline_run.py",
-    "sections",
-    "segmentation",
-    "server",
-    "text",
-    "vad",
-)
+MORE: Final = ("options", "pipeline_run.py", "sections", "segmentation", "server", "text", "vad")
 NOT_REACHED: Final = {
     "audio/sources.py",  # arrays, paths, and several sources
     "options/keywords.py",  # keyword arguments
@@ -41,7 +33,7 @@ PYTHON: Final = re.compile(
 
 def raised() -> Iterator[tuple[str, str]]:
     """Each message that the reached files raise, with X for its values, and its place."""
-    for name in (*REACHED, *REACHED_TOO):
+    for name in (*REACHED, *MORE):
         path = PACKAGE / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             place = file.relative_to(PACKAGE).as_posix()
