@@ -499,7 +499,7 @@ def hanging_lines(text: str, width: int) -> list[str]:
     than a line is divided. East Asian wide characters have 2 columns.
     """
     width = max(width, MIN_TEXT_WIDTH)
-    measured = measure(text, (), unspaced=True)
+    measured = measure(text, (), "ja")  # with the breaks of languages without spaces
     at = measured.columns
     lines: list[str] = []
     first = stop = 0

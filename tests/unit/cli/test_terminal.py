@@ -244,7 +244,7 @@ def test_a_file_is_printed_when_the_recording_has_finished(
     assert capsys.readouterr() == ("", "")
     screen.show(Finished(A, transcript(segment("Yes.", 1.0, 2.5))))
     screen.close()
-    assert capsys.readouterr() == ("1\n00:00:01,000 --> 00:00:02,500\nYes.\n", "")
+    assert capsys.readouterr() == ("1\n00:00:01,000 --> 00:00:03,000\nYes.\n", "")
     screen = open_screen([A], json_lines=False, printed="srt", quiet=False)
     screen.show(Failed(A, AudioError("is damaged", source="a.mp3")))
     assert capsys.readouterr() == ("", "failed: a.mp3: is damaged\n")
