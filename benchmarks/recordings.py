@@ -34,6 +34,7 @@ __all__ = [
     "gaps",
     "joined",
     "long_wav",
+    "nine_languages",
     "prompts",
     "random_from",
     "read_speech",
@@ -154,6 +155,16 @@ def switching(
 
     name = f"switching-{'-'.join(languages)}-{duration:g}s-{seed}"
     return assemble(name, paused_clips(), seed, duration)
+
+
+def nine_languages() -> Recording:
+    """Build a recording of three clips in each of nine languages, and 30 s of a call in English."""
+    paused: list[PausedClip] = []
+    language = ""
+    for clip in clips.audioeval_clips():
+        paused.append((1.0 if clip.utterances[0].language == language else 3.0, clip))
+        language = clip.utterances[0].language
+    return assemble("nine-languages", [*paused, (3.0, clips.telephone_clip())], seed=0)
 
 
 def joined(name: str, parts: Iterable[Recording]) -> Recording:

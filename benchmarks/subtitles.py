@@ -40,7 +40,7 @@ from whisperbatch.writers import SubtitleOptions, render
 RECORDINGS: Final = (
     *("prompts:en:300:0", "dense:en:300:0", "read:en:200:0", "sped_up:en:180:0"),
     *("prompts:es:200:0", "prompts:fr:200:0", "prompts:it:200:0", "prompts:ru:200:0"),
-    *("switching", "demo", "conversation"),
+    *("switching", "nine-languages", "conversation"),
 )
 MODEL: Final = "base"
 WIDTHS: Final = {"ja": 26, "zh": 32, "ko": 32, "ru": 39}
@@ -229,8 +229,9 @@ def _recording(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     if name == "conversation":
         talk = conversations.build("three", seed=0, part="development")
         return talk.samples, {"language": "en", "diarize": True}
-    if name in {"demo", "switching"}:
-        mixed = recordings.demo() if name == "demo" else recordings.switching(duration=300)
+    if name in {"nine-languages", "switching"}:
+        languages = name == "nine-languages"
+        mixed = recordings.nine_languages() if languages else recordings.switching(duration=300)
         return mixed.samples, {"multilingual": True}
     recording = corpora.build(name)
     return recording.samples, {"language": recording.language}

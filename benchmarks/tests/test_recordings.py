@@ -138,6 +138,17 @@ def test_languages_switch_after_a_block() -> None:
     assert recording.duration == 90
 
 
+def test_nine_languages_end_with_a_telephone_call() -> None:
+    recording = recordings.nine_languages()
+    blocks = recording.blocks()
+    languages = [block.language for block in blocks]
+    assert languages == ["en", "es", "fr", "hi", "it", "ja", "pl", "pt", "zh", "en"]
+    assert 120 < recording.duration < 300
+    assert blocks[-1].text.endswith("I don't hear that in New Jersey now.")
+    # There is sound within every utterance.
+    assert all(level(excerpt(recording, u.start, u.end)) > -45 for u in recording.utterances)
+
+
 def test_joined_recordings_follow_each_other() -> None:
     first = Recording("a", np.ones(24_000, np.int16), (Utterance(0.5, 1, "a", "en"),))
     second = Recording(
