@@ -235,7 +235,7 @@ def test_an_array_may_be_declared_with_an_alias_of_python_3_12() -> None:
 
     @dataclasses.dataclass
     class Voice:
-        vectors: Mapping[str, alias[np.float32]]  # type: ignore[valid-type]  # made here
+        vectors: Mapping[str, alias[np.float32]]
 
     [vector] = from_values(Voice, {"vectors": {"Ann": [0.5, 1]}}).vectors.values()
     assert vector.dtype == np.float32
