@@ -33,14 +33,14 @@ from typing import Any, Final
 import numpy as np
 
 import whisperbatch as wb
-from benchmarks import corpora, recordings
+from benchmarks import clips, corpora, recordings
 from benchmarks.diarization import conversations
 from whisperbatch.writers import SubtitleOptions, render
 
 RECORDINGS: Final = (
     *("prompts:en:300:0", "dense:en:300:0", "read:en:200:0", "sped_up:en:180:0"),
     *("prompts:es:200:0", "prompts:fr:200:0", "prompts:it:200:0", "prompts:ru:200:0"),
-    *("switching", "demo", "conversation"),
+    *("switching", "clips", "conversation"),
 )
 MODEL: Final = "base"
 WIDTHS: Final = {"ja": 26, "zh": 32, "ko": 32, "ru": 39}
@@ -229,9 +229,11 @@ def _recording(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     if name == "conversation":
         talk = conversations.build("three", seed=0, part="development")
         return talk.samples, {"language": "en", "diarize": True}
-    if name in {"demo", "switching"}:
-        mixed = recordings.demo() if name == "demo" else recordings.switching(duration=300)
-        return mixed.samples, {"multilingual": True}
+    if name == "clips":  # nine languages, then a telephone call
+        paused = [(2.0, clip) for clip in (*clips.audioeval_clips(), clips.telephone_clip())]
+        return recordings.assemble(name, paused, seed=0).samples, {"multilingual": True}
+    if name == "switching":
+        return recordings.switching(duration=300).samples, {"multilingual": True}
     recording = corpora.build(name)
     return recording.samples, {"language": recording.language}
 

@@ -370,7 +370,7 @@ def _check_is_format(text: str) -> None:
     if Path(text).suffix or "/" in text:
         raise OptionError(
             f"--format {shown(text)} names no format; give a recording without a flag: "
-            f"whisperbatch transcribe talk.mp3 --format srt"
+            f"whisperbatch talk.mp3 --format srt"
         )
 
 

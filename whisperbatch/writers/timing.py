@@ -66,9 +66,10 @@ def _next_start(cues: "Sequence[_Cue]", number: int) -> int | None:
     A cue of another speaker may begin while this speaker talks, but not while the cue lingers.
     """
     speech = cues[number].speech
+    later = map(cues.__getitem__, range(number + 1, len(cues)))
     following = (
         cue.start
-        for cue in cues[number + 1 :]
+        for cue in later
         if cue.speech.speaker == speech.speaker or cue.start >= speech.end
     )
     return next(following, None)

@@ -7,9 +7,12 @@ from typing import Any, Literal
 import pytest
 
 import whisperbatch as wb
+from tests.unit.transcripts import segment, transcript
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.fields import TranscriptionRequest, about, parse_request
+from whisperbatch.server.formats import body_of
 from whisperbatch.server.speakers import NAMES, REFERENCES
+from whisperbatch.writers import render
 
 DEFAULTS = wb.Options(max_duration=100.0)
 
@@ -161,6 +164,15 @@ def test_fields_of_subtitles() -> None:
         subtitle_rules="bbc", max_line_count=None, max_reading_speed=15.5, highlight_words=True
     )
     assert parsed({"response_format": "vtt"}).layout == wb.SubtitleOptions()
+
+
+def test_subtitles_follow_the_fields() -> None:
+    spoken = transcript(segment("Please hold the line while I transfer you to the house.", 0, 9))
+    for form in ({}, {"max_line_width": "20"}, {"subtitle_rules": "plain"}):
+        request = parsed({"response_format": "srt", **form})
+        assert body_of(spoken, request) == render(spoken, "srt", request.layout)
+    narrow = parsed({"response_format": "srt", "max_line_width": "20"})
+    assert max(map(len, body_of(spoken, narrow).splitlines()[2:4])) <= 20
 
 
 def test_known_speakers_as_a_list() -> None:
