@@ -288,7 +288,7 @@ class SharedConsole(Console):
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            super().__exit__(kind, error, traceback)  # type: ignore[arg-type]  # Rich ignores them
+            super().__exit__(kind, error, traceback)
         finally:
             self._writing.release()
 
