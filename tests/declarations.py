@@ -46,9 +46,10 @@ OWN_FLAGS: Final = ("--verbose", "--output-format", "--output-dir")
 
 CODE: Final = re.compile(
     r"(?<![`\w])(?:"
-    r"whisperbatch\.[\w.]+(?:\([^)]*\))?|whisperbatch [a-z-]+ talk\.mp3|HF_\w+(?:=1)?|progress=True"
+    r"whisperbatch\.[\w.]+(?:\([^)]*\))?|whisperbatch (?:[a-z-]+ )?talk\.mp3"
+    r"|HF_\w+(?:=1)?|progress=True|transcript\.save\([^)]*\)"
     r"|transcribe\(.*?\)|logging\.[^;]+"
-    r"|--[a-z][\w-]*(?: (?:[\d.,]+|txt|vtt|srt|lrc|csv|cpu|json|channel|translate)\b)?"
+    r"|--[a-z][\w-]*(?: (?:talk\.\w+|[\d.,]+|txt|vtt|srt|lrc|csv|cpu|json|channel|translate)\b)?"
     r")(?!`)"
 )
 """Code in a sentence without backticks."""

@@ -146,8 +146,8 @@ class Transcriber:
 
         Args:
             source: a path, a URL, "-" for standard input, the bytes of a media file, an open binary
-                file or pipe, or samples (a float32 or int16 array, or an `Audio`). An open reader
-                (see `open_audio`) is closed at the end.
+                file or pipe, or samples (a float32 or int16 array, a tensor or another object with
+                `__array__`, or an `Audio`). An open reader (see `open_audio`) is closed at the end.
             progress: True shows a bar; a function is called with a `Progress` after each segment,
                 by the thread that reads the segments.
             options: all options in one value.

@@ -15,7 +15,15 @@ from whisperbatch import ClosedError, EngineError
 from whisperbatch.decoding.prompts import WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.options import SearchOptions
-from whisperbatch.protocols import AlignRequest, Decoded, DecodeRequest, Encoded, Engine, Sampling
+from whisperbatch.protocols import (
+    AlignRequest,
+    Decoded,
+    DecodeRequest,
+    Encoded,
+    Engine,
+    EngineTraits,
+    Sampling,
+)
 from whisperbatch.recording import RecordingState, Row
 from whisperbatch.types import Chunk, SpeechSpan
 
@@ -114,6 +122,15 @@ def test_an_engine_has_the_attributes_of_the_protocol(engine: Engine) -> None:
     assert isinstance(engine, Engine)
     assert engine.workers >= 1
     assert engine.n_mels in (80, 128)
+
+
+def test_an_engine_says_what_it_is(engine: Engine) -> None:
+    assert EngineTraits.of(engine).device in ("cpu", "cuda")
+    if type(engine).__module__.startswith("whisperbatch."):  # not the engine of these tests
+        line = repr(engine)
+        assert line.startswith(f"{type(engine).__name__}({engine.name!r}, ")
+        assert len(line) <= 120
+        assert EngineTraits.of(engine).device in line
 
 
 def test_each_row_has_a_hypothesis_in_order(engine: Engine, batch: Batch) -> None:

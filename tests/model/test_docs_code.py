@@ -127,7 +127,9 @@ def test_command_transcribes(command: str, folder: Path, tmp_path: Path) -> None
     done = run_here(*shlex.split(command)[1:], cwd=tmp_path)
     assert "failed" not in done.stderr
     written = {path.suffix[1:] for path in set(tmp_path.rglob("*")) - before}
-    formats = re.search(r"(?:-f|--format) (\S+)|(?:-o|--output) \S+\.(\w+)", command)
+    formats = re.search(
+        r"(?:-f|--format|--output_format) (\S+)|(?:-o|--output) \S+\.(\w+)", command
+    )
     if not formats or re.search(r"(-o|--output) -", command):
         assert done.stdout or "talks" in command
     else:

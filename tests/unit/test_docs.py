@@ -77,6 +77,14 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             assert heading in slugs, f"{page.name} links to {target}"
 
 
+def test_troubleshooting_quotes_messages_of_the_program() -> None:
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    messages = re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)
+    source = "".join(path.read_text() for path in (ROOT / "whisperbatch").rglob("*.py"))
+    assert len(messages) >= 3
+    assert [message for message in messages if message not in source] == []
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = (ROOT / "docs/index.md").read_text()
     for page in sorted((ROOT / "docs").rglob("*.md")):

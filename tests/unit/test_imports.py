@@ -144,7 +144,7 @@ PUBLIC: Final = {
     # of the drop-in only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
-    *("server.serve", "writers.layout", "writers.timeline"),
+    *("server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),
     # of the server only
     *("decoding.prompts", "huggingface"),
 }

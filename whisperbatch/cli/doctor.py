@@ -93,7 +93,7 @@ def _value(action: argparse.Action) -> str:
     """Return the form of the value of a flag; empty if it has none."""
     if action.nargs == 0:
         return ""
-    return "|".join(action.choices) if action.choices else action.metavar or "NAME"
+    return "|".join(action.choices) if action.choices else str(action.metavar or "NAME")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -370,7 +370,7 @@ def _check_is_format(text: str) -> None:
     if Path(text).suffix or "/" in text:
         raise OptionError(
             f"--format {shown(text)} names no format; give a recording without a flag: "
-            f"whisperbatch transcribe talk.mp3 --format srt"
+            f"whisperbatch talk.mp3 --format srt"
         )
 
 
@@ -451,12 +451,13 @@ class ListedCommand(TyperCommand):
 
 def page_flags(command: Any, ctx: Any) -> list[Flag]:  # noqa: ANN401 - types that Typer does not export
     """Return the arguments and flags of a command for a help page, without -h and --help."""
-    shown: list[Flag] = []
+    found: list[Flag] = []
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is None or parameter.name == "help":
             continue
         names = record[0] if parameter.param_type_name == "option" else parameter.metavar
+        names = str(names).replace("<", "").replace(">", "")  # newer versions of Typer add them
         group = getattr(parameter, "rich_help_panel", None) or UNGROUPED
-        shown.append(Flag(parameter.name, str(names), record[1], str(group)))
-    return shown
+        found.append(Flag(parameter.name, names, record[1], str(group)))
+    return found

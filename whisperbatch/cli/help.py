@@ -33,7 +33,7 @@ COMMON: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "output_path": ("-o, --output PATH", "A file such as a.srt, a folder, or - to print"),
         "formats": ("-f, --format LIST", "Write files: txt,srt,vtt,json ... or all"),
         "word_timestamps": ("--word-timestamps", "Find the times of words"),
-        "max_line_width": ("--max-line-width N", "Longest line of a subtitle, in columns"),
+        "subtitle_rules": ("--subtitle-rules NAME", "netflix, bbc, youtube, or plain"),
         "diarize": ("--diarize", "Find out who speaks"),
         "num_speakers": ("--num-speakers N", "Number of speakers, if it is known"),
         "initial_prompt": ("--initial-prompt TEXT", "Names and terms that are spoken"),
@@ -45,7 +45,7 @@ COMMON: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 """The arguments on the short page, in their order: how they are written, and what they do."""
 
-_SENTENCE: Final = re.compile(r"(.+?)(?:[.;:](?:\s|$)|$)", re.DOTALL)
+_SENTENCE: Final = re.compile(r"(.+?)(?:[.;](?:\s|$)|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _print(lines: Sequence[tuple[str, str]]) -> None:
 def _paragraphs(text: str, width: int) -> Iterator[str]:
     """Yield the lines of a description."""
     for line in text.splitlines():
-        yield from [line] if not line or line.startswith(" ") else textwrap.wrap(line, width)
+        yield from [line] if not line or line.startswith(" ") else _wrap(line, width)
 
 
 def _brief(flags: Sequence[Flag], width: int) -> Iterator[tuple[str, str]]:
@@ -126,7 +126,7 @@ def _brief(flags: Sequence[Flag], width: int) -> Iterator[tuple[str, str]]:
         if len(first) > column:
             yield "", first
             first = " " * column
-        lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * column)
+        lines = _wrap(text, width, first, " " * column)
         yield from (("", line) for line in lines)
 
 
@@ -146,7 +146,12 @@ def _complete(flags: Sequence[Flag], width: int) -> Iterator[tuple[str, str]]:
         for flag in members:
             yield "cyan", f"  {flag.names}"
             indent = " " * 6
-            for line in textwrap.wrap(
-                flag.text, width, initial_indent=indent, subsequent_indent=indent
-            ):
+            for line in _wrap(flag.text, width, indent, indent):
                 yield "", line
+
+
+def _wrap(text: str, width: int, first: str = "", indent: str = "") -> list[str]:
+    """Divide a text into lines, but no flag at its hyphens."""
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -34,7 +34,7 @@ def usage_message(error: Any, commands: Iterable[Any]) -> str:  # noqa: ANN401 -
         text = next((each.help for each in parameters if flag in each.opts), "")
         return f"{message} {text.partition('. ')[0]}".strip()
     if argument == "inputs":
-        return f"{message} Give a recording: {context.command_path} talk.mp3"
+        return f"{message} Give a recording: whisperbatch talk.mp3"
     if argument == "device" and (given := re.search("'([^']*)' is", message)):
         hint = spell_options(device_hint(given[1]), as_flag)
         return f"{message.removesuffix('.')}; {hint}" if hint else message

@@ -5,6 +5,7 @@ import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -37,7 +38,7 @@ from whisperbatch.cli.printing import (
 )
 from whisperbatch.cli.recordings import missing_message
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
-from whisperbatch.text import escape_controls, escape_controls_in_json
+from whisperbatch.text import UNSPACED, escape_controls, escape_controls_in_json
 from whisperbatch.types import Segment
 from whisperbatch.writers import (
     FileOptions,
@@ -47,7 +48,8 @@ from whisperbatch.writers import (
     speaker_prefix,
     transcript_values,
 )
-from whisperbatch.writers.layout import measure
+from whisperbatch.writers.breaks import visible_parts
+from whisperbatch.writers.formatting import columns
 
 MAX_PROBED: Final = 200
 """Recordings whose duration is read at the start; the duration of more is estimated."""
@@ -322,8 +324,8 @@ class Terminal:
         """Print a segment; print what is to be said at the end of a recording."""
         if not isinstance(event, SegmentReady | Finished):
             return
-        for line in self._headings.before(event.item):
-            self._print(Text(line, "bold"))
+        for heading in self._headings.before(event.item):
+            self._print(Text(heading, "bold"))
             self._speakers = []
         if isinstance(event, SegmentReady):
             for line in _segment_lines(event.segment, self._console.width):
@@ -485,34 +487,35 @@ def _segment_lines(segment: Segment, width: int) -> Iterator[Text]:
     """Yield the lines of a segment on a terminal: its start, and its text beside it."""
     speaker = speaker_prefix(segment)
     start = f"{clock(segment.start):>8}  "
-    for line in hanging_lines(f"{speaker}{one_line(segment.text)}", width - len(start)):
+    unspaced = segment.language in UNSPACED
+    said = f"{speaker}{one_line(segment.text)}"
+    for line in hanging_lines(said, width - len(start), unspaced=unspaced):
         text = Text.assemble((start, "dim"), line)
         text.stylize("cyan", len(start), len(start) + len(speaker))
         yield text
         start, speaker = " " * len(start), ""
 
 
-def hanging_lines(text: str, width: int) -> list[str]:
+def hanging_lines(text: str, width: int, *, unspaced: bool = True) -> list[str]:
     """Divide a text into lines of at most `width` columns.
 
-    Lines end between words; in scripts without spaces, between characters. A word that is longer
-    than a line is divided. East Asian wide characters have 2 columns.
+    Lines end between words, and if the language is `unspaced`, between characters. A word that is
+    longer than a line is divided. East Asian wide characters have 2 columns.
     """
     width = max(width, MIN_TEXT_WIDTH)
-    measured = measure(text, (), "ja")  # with the breaks of languages without spaces
-    at = measured.columns
+    at = tuple(accumulate(map(columns, text), initial=0))
     lines: list[str] = []
-    first = stop = 0
-    for unit in measured.units:
-        if at[unit.stop] - at[first] > width and unit.first > first:
-            lines.append(text[first:stop])
-            first = unit.first
-        while at[unit.stop] - at[first] > width:
+    first = end = 0
+    for begin, stop in visible_parts(text, unspaced=unspaced):
+        if at[stop] - at[first] > width and begin > first:
+            lines.append(text[first:end])
+            first = begin
+        while at[stop] - at[first] > width:
             cut = max(bisect_right(at, at[first] + width) - 1, first + 1)
             lines.append(text[first:cut])
             first = cut
-        stop = unit.stop
-    return [*lines, text[first:stop]]
+        end = stop
+    return [*lines, text[first:end]]
 
 
 def _finished_lines(event: Finished, width: int) -> Iterator[Text]:

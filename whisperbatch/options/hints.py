@@ -24,10 +24,10 @@ Advice: TypeAlias = str | tuple[str, str]
 _SECONDS: Final = "(in seconds)"
 _RECORDING: Final = (
     'give the recording first, without a name: transcribe("talk.mp3")',
-    "give the recording without a flag: whisperbatch transcribe talk.mp3",
+    "give the recording without a flag: whisperbatch talk.mp3",
 )
 _FORMAT: Final = 'write a file: transcript.save("talk.srt")'
-_OUTPUT: Final = (_FORMAT, "use --format and --output-dir")
+_OUTPUT: Final = (_FORMAT, "output_dir")
 _LAYOUT: Final = 'give it to transcript.save("talk.srt", ...)'
 _SHOWN: Final = ("use progress=True", "leave it out: a terminal shows the progress")
 _HF_TOKEN: Final = "set the environment variable HF_TOKEN"  # noqa: S105 - a sentence
@@ -173,7 +173,7 @@ WHISPER_CPP: Final[Mapping[str, Advice]] = MappingProxyType(
         "output_json": (_FORMAT, "use --format json"),
         "output_json_full": (_FORMAT, "use --format json"),
         "output_words": (_FORMAT, "use --format srt with --highlight-words"),
-        "output_file": (_FORMAT, "use --output-dir for the folder of the outputs"),
+        "output_file": (_FORMAT, "use --output talk.srt"),
         "no_prints": ("leave it out: nothing is printed", "use --quiet"),
         "print_special": "leave it out: special tokens are never printed",
         "print_confidence": (
@@ -210,7 +210,7 @@ INSANELY_FAST_WHISPER: Final[Mapping[str, Advice]] = MappingProxyType(
         "file_name": _RECORDING,
         "model_name": "model",
         "device_id": "device_index",
-        "transcript_path": (_FORMAT, "use --format json and --output-dir"),
+        "transcript_path": (_FORMAT, "use --output talk.json"),
         "timestamp": "use `word_timestamps`",
         "flash": "use `flash_attention`",
         "diarization_model": "diarizer",

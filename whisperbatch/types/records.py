@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import FrozenInstanceError, fields
 from functools import cache
 from opcode import opmap
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from whisperbatch.text.messages import short_repr, shown
@@ -129,7 +128,7 @@ def iterate(items: Iterable[T], what: str) -> Iterator[T]:
     Raises:
         TypeError: the object is unpacked; the message says what to write.
     """
-    if _unpacks(sys._getframe(2)):  # noqa: SLF001 - the frame that calls `__iter__`
+    if _caller_unpacks():
         raise TypeError(
             f"{what} cannot be unpacked; write result = ..., then result.segments and "
             "result.language, or import WhisperModel from whisperbatch.compat.faster_whisper"
@@ -137,12 +136,16 @@ def iterate(items: Iterable[T], what: str) -> Iterator[T]:
     return iter(items)
 
 
-def _unpacks(frame: FrameType) -> bool:
-    """Return whether the instruction that a frame executes is `a, b = value`.
+def _caller_unpacks() -> bool:
+    """Return whether the caller of `__iter__` is at the instruction `a, b = value`.
 
     CPython asks for the iterator inside this instruction. If a `for`, `list(value)`, `f(*value)` or
-    another call asks for it, the frame is at another instruction. A caller that is compiled to C
+    another call asks for it, the caller is at another instruction. A caller that is compiled to C
     has no instructions: its unpacking is not seen.
     """
+    try:
+        frame = sys._getframe(3)  # noqa: SLF001 - above this function, `iterate` and `__iter__`
+    except ValueError:  # a thread that runs no Python code, such as `list`
+        return False
     code = frame.f_code.co_code
     return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] in UNPACKING

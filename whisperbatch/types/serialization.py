@@ -137,6 +137,8 @@ def _converter(kind: Any, origin: Origin) -> Convert:  # noqa: ANN401 - a type
     if is_dataclass(kind):
         return _object_converter(kind, origin)
     form = get_origin(kind)
+    # since NumPy 2.5, NDArray is an alias of the kind that Python 3.12 brought
+    form = get_origin(getattr(form, "__value__", None)) or form
     if form in (np.ndarray, Literal):
         return _array if form is np.ndarray else _plain_converter(str)
     inner = [_converter(each, origin) for each in get_args(kind) if each not in (NoneType, ...)]

@@ -787,3 +787,13 @@ def test_a_tensor_is_one_recording_and_a_column_of_paths_is_several() -> None:
 def test_sources_of_other_programs_say_what_to_give(source: Any, hint: str) -> None:
     with pytest.raises(AudioError, match=hint):
         read(source)
+
+
+def test_tensors_of_pytorch_are_read() -> None:
+    torch = pytest.importorskip("torch")
+    samples = tone(440, 2).astype(np.float32)
+    np.testing.assert_array_equal(read(torch.from_numpy(samples)), read(samples))
+    with pytest.raises(AudioError, match=r"torch\.Tensor cannot be converted.*detach"):
+        read(torch.from_numpy(samples).requires_grad_())
+    with pytest.raises(AudioError, match="not float64; convert"):
+        read(torch.zeros(16_000, dtype=torch.float64))

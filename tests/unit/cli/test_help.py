@@ -147,6 +147,13 @@ def test_pages_have_the_width_of_the_terminal(columns: int) -> None:
         assert arguments == ("-h",) or max(map(len, lines)) > limit - 12
 
 
+def test_flags_are_not_divided() -> None:
+    for columns in range(60, 101, 5):
+        lines = page("--help", columns=columns).splitlines()
+        assert not any(line.endswith("-") and line[-2:-1].isalpha() for line in lines)
+        assert "<" not in "".join(lines)
+
+
 def test_every_page_has_the_same_form() -> None:
     for command in COMMANDS:
         lines = page(command, "--help").splitlines()

@@ -253,10 +253,12 @@ def test_missing_recordings_are_named_together_and_the_others_are_transcribed(
     commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    find = transcribe.find_model
-    monkeypatch.setattr(
-        transcribe, "find_model", lambda *a, **k: order.append("model") or find(*a, **k)
-    )
+
+    def find_model(*_: Any, **__: Any) -> Path:
+        order.append("model")
+        return commands.folder
+
+    monkeypatch.setattr(transcribe, "find_model", find_model)
     monkeypatch.setattr("whisperbatch.cli.screen.print_note", order.append)
     assert commands.run("no.wav", "talk.wav", "x/no.mp3") == 1
     missing = "failed: no.wav and x/no.mp3: there are no such files; check the paths"

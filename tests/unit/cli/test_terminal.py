@@ -14,6 +14,7 @@ from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.screen import LINES, NO_SPEECH, Lines, Terminal, hanging_lines, open_screen
 from whisperbatch.errors import AudioError
 from whisperbatch.jobs import Event, Failed, Finished, SegmentReady, WorkItem
+from whisperbatch.writers import render
 
 WIDTHS = (60, 80, 100, 120)
 ENGLISH = (
@@ -81,6 +82,25 @@ def test_scripts_without_spaces_are_divided_between_characters() -> None:
     lines = hanging_lines(JAPANESE, 30)
     assert all(27 <= cell_len(line) <= 30 for line in lines[:-1])
     assert not any(line[0] in "、。" for line in lines)
+
+
+KOREAN = "오늘 회의에서는 내년도 예산과 인력 배치에 대해 이야기하겠습니다 감사합니다 " * 2
+
+
+def test_words_of_wide_characters_stay_whole_in_a_language_with_spaces() -> None:
+    display = Display(60)
+    screen = Terminal(display.console, [item("a.mp3")], text=True)
+    screen.show(SegmentReady(item("a.mp3"), segment(KOREAN, language="ko")))
+    screen.show(SegmentReady(item("a.mp3"), segment(JAPANESE, language="ja")))
+    screen.close()
+    lines = hanging_lines(KOREAN.strip(), 50, unspaced=False)
+    assert " ".join(lines) == KOREAN.strip()
+    assert len(lines) > 2
+    shown = [row.replace(" ", "") for row in display.rows()]
+    assert shown[: len(lines)] == [
+        f"{'0:00' * (not number)}{line.replace(' ', '')}" for number, line in enumerate(lines)
+    ]
+    assert "".join(shown[len(lines) :]) == f"0:00{JAPANESE}"
 
 
 def test_a_word_that_is_longer_than_a_line_is_divided() -> None:
@@ -242,9 +262,10 @@ def test_a_file_is_printed_when_the_recording_has_finished(
     screen = open_screen([A], json_lines=False, printed="srt", quiet=False)
     screen.show(SegmentReady(A, segment("Yes.", 1.0, 2.5)))
     assert capsys.readouterr() == ("", "")
-    screen.show(Finished(A, transcript(segment("Yes.", 1.0, 2.5))))
+    spoken = transcript(segment("Yes.", 1.0, 2.5))
+    screen.show(Finished(A, spoken))
     screen.close()
-    assert capsys.readouterr() == ("1\n00:00:01,000 --> 00:00:03,000\nYes.\n", "")
+    assert capsys.readouterr() == (render(spoken, "srt"), "")
     screen = open_screen([A], json_lines=False, printed="srt", quiet=False)
     screen.show(Failed(A, AudioError("is damaged", source="a.mp3")))
     assert capsys.readouterr() == ("", "failed: a.mp3: is damaged\n")

@@ -58,7 +58,7 @@ COMMAND_LINES: Final = {
     # insanely-fast-whisper
     "transcribe --file-name audio.wav --device-id 0 --transcript-path out.json": "without a flag",
     "transcribe audio.wav --device-id 0": RUNS,
-    "transcribe audio.wav --transcript-path out.json": "use --format json",
+    "transcribe audio.wav --transcript-path out.json": "use --output talk.json",
     "transcribe audio.wav --model-name openai/whisper-base --timestamp word --flash True": (
         "use --word-timestamps"
     ),

@@ -86,11 +86,13 @@ def test_the_options_of_each_advice_exist(*, command_line: bool) -> None:
         assert advice
         error = wb.OptionError(advice)
         assert "`" not in str(error)
-        assert set(error.options) <= known | ({"format"} if command_line else set()), advice
+        assert set(error.options) <= known | (
+            {"format", "output_dir"} if command_line else set()
+        ), advice
         plain = re.sub("`[^`]*`", "", advice)
         if command_line:
             flags = {flag.replace("-", "_") for flag in re.findall(r"--([\w-]+)", plain)}
-            own = {"format", "output_dir", "quiet", "verbose"}
+            own = {"format", "output", "quiet", "verbose"}
             assert flags <= OPTIONS | LAYOUT | own, advice
         else:
             assert name not in LAYOUT or "transcript.save" in plain
@@ -105,7 +107,11 @@ def test_a_name_with_the_same_meaning_is_a_flag() -> None:
     assert same_option("fp16") is None
     assert same_option("-osrt") is None
     same = {name: same_option(name) for name in (*OTHER_NAMES, *SHORT_FLAGS)}
-    assert {option for option in same.values() if option} <= FLAG_NAMES | {"format", "model"}
+    assert {option for option in same.values() if option} <= FLAG_NAMES | {
+        "format",
+        "model",
+        "output_dir",
+    }
     renamed = {name for name, option in same.items() if option not in (None, name)}
     assert not renamed & {*ServerSettings.model_fields}
 

@@ -295,7 +295,7 @@ async def test_the_end_of_a_long_prompt_is_used(monkeypatch: pytest.MonkeyPatch)
         }
         answer = await send(client, json.dumps(body).encode(), headers, "/predict")
         assert answer.headers["x-whisperbatch-prompt"] == "truncated"
-        with pytest.raises(openai.BadRequestError, match="hotwords"):
+        with pytest.raises(openai.BadRequestError, match="keywords: "):
             await create(model=MODEL, file=("a.wav", wav(1)), keywords=words[:150])
 
 

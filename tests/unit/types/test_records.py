@@ -1,5 +1,6 @@
 """Results are read as the dictionaries of other programs, and say what to write instead."""
 
+import _thread
 import asyncio
 import copy
 import inspect
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.counting_source import wait_until
 from tests.unit.transcripts import COMPLETE, segment, segment_with_words
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.options.hints import RESULT_NAMES
@@ -160,12 +162,18 @@ def test_a_transcript_is_not_unpacked(unpack: Callable[[], None]) -> None:
     assert [first, *rest] == list(TALK)
 
 
+def test_a_thread_without_python_code_iterates() -> None:
+    found: list[Segment] = []
+    _thread.start_new_thread(found.extend, (TALK,))
+    wait_until(lambda: len(found) == 2)
+
+
 PROGRAM = f"""
 import sys
 from opcode import opmap
 UNPACKING = frozenset({{opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]}})
 {inspect.getsource(iterate)}
-{inspect.getsource(records._unpacks)}
+{inspect.getsource(records._caller_unpacks)}
 class Two:
     def __iter__(self):
         return iterate((1, 2), "a Two")
@@ -187,7 +195,7 @@ expected = [{{True}}] * 4, [{{False}}] * 4
 assert all_answers() == expected, all_answers()
 sys.settrace(lambda *_: None)
 assert all_answers() == expected, all_answers()
-""".replace("from types import FrameType", "")
+"""
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])

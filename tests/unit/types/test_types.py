@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 from tests.unit.transcripts import COMPLETE
 from whisperbatch.errors import OptionError
@@ -24,6 +25,8 @@ from whisperbatch.types import (
     SpeechSpan,
     Transcript,
     Word,
+    check_fields,
+    from_values,
     merged,
     to_samples,
     to_seconds,
@@ -221,3 +224,21 @@ def test_values_that_are_no_transcript_are_refused(
 def test_another_value_than_a_dict_is_refused() -> None:
     with pytest.raises(OptionError, match="Transcript must be a dict, not list"):
         Transcript.from_dict([])  # type: ignore[arg-type]
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def test_an_array_may_be_declared_with_an_alias_of_python_3_12() -> None:
+    """NumPy 2.5 declares `NDArray` so; every field of a transcript was then refused."""
+    alias = TypeAliasType("alias", np.ndarray[Any, np.dtype[T]], type_params=(T,))
+
+    @dataclasses.dataclass
+    class Voice:
+        vectors: Mapping[str, alias[np.float32]]
+
+    [vector] = from_values(Voice, {"vectors": {"Ann": [0.5, 1]}}).vectors.values()
+    assert vector.dtype == np.float32
+    check_fields(Voice, Voice({"Ann": vector}))
+    with pytest.raises(OptionError, match="vectors must be an array of numbers"):
+        from_values(Voice, {"vectors": {"Ann": "x"}})
