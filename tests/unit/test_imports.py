@@ -141,7 +141,7 @@ PUBLIC: Final = {
     *("submissions", "text", "types", "vad", "writers"),
     # of the doctor only
     *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
-    # of the drop-in only
+    # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
     *("server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),

@@ -41,6 +41,7 @@ from whisperbatch.cli.printing import (
 from whisperbatch.cli.recordings import missing_message
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
 from whisperbatch.text import UNSPACED, escape_controls, escape_controls_in_json
+from whisperbatch.threads import in_background
 from whisperbatch.types import Segment
 from whisperbatch.writers import (
     FileOptions,
@@ -321,7 +322,7 @@ class Terminal:
         with console:
             self._bars.start()
         self._closed = threading.Event()
-        threading.Thread(target=self._animate, name="whisperbatch-bars", daemon=True).start()
+        in_background(self._animate, "whisperbatch-bars")
 
     def show(self, event: Event) -> None:
         """See `Screen`."""
