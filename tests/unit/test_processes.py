@@ -20,6 +20,7 @@ def report(broken):
     # an exception in `Thread.start` of Python 3.13, after the thread has begun
     if not isinstance(broken.exc_value, KeyError): sys.__unraisablehook__(broken)
 sys.unraisablehook = report
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # old versions print a warning after a fork
 asr = wb.Transcriber(FakeEngine(delay={"decode": 0.05}))
 def text(): return len(asr.transcribe(noise(60), **OPTIONS).segments) > 0
 """

@@ -64,7 +64,7 @@ def shown_by(progress: ProgressOption) -> ShowProgress | None:
     Raises:
         OptionError: `progress` is neither a bool nor a function.
     """
-    if isinstance(progress, bool):
+    if type(progress) is bool:
         from whisperbatch.progress.bars import Bars  # noqa: PLC0415 - only True needs it
 
         return Bars() if progress else None

@@ -25,6 +25,7 @@ from whisperbatch.audio.extent import (
 )
 from whisperbatch.audio.file_objects import FileObject
 from whisperbatch.audio.reader import open_audio
+from whisperbatch.errors import AudioError
 from whisperbatch.types import SAMPLING_RATE, Notice, Source
 
 
@@ -205,6 +206,10 @@ def test_missing_audio_is_measured(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(media)
     for source in (media, path, io.BytesIO(media)):
+        if kind == "wv" and int(av.__version__.split(".")[0]) < 15:  # noqa: PLR2004 - FFmpeg 7.1
+            with pytest.raises(AudioError, match="Input/output error"):
+                notices(source)
+            continue
         length, (found,) = notices(source)
         assert 1 < length < 0.5 * SECONDS
         assert found.start == pytest.approx(length, abs=0.1)

@@ -164,7 +164,7 @@ def film(
     with av.open(str(path), "w") as output:
         streams = [output.add_stream("flac", rate=SAMPLING_RATE, layout="mono") for _ in sounds]
         for number, stream in enumerate(streams):
-            stream.disposition = flags[number]
+            stream.disposition = flags[number].value  # type: ignore[assignment]
             if languages:
                 stream.metadata["language"] = languages[number]
             if titles:
