@@ -206,7 +206,7 @@ def test_missing_audio_is_measured(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(media)
     for source in (media, path, io.BytesIO(media)):
-        if kind == "wv" and int(av.__version__.split(".")[0]) < 15:  # noqa: PLR2004 - FFmpeg 7.1
+        if kind == "wv" and int(av.__version__.split(".")[0]) < 15:  # FFmpeg 7.1
             with pytest.raises(AudioError, match="Input/output error"):
                 notices(source)
             continue
