@@ -21,6 +21,7 @@ from benchmarks import recordings
 from tests.model.command_line import FAST, TerminalCommand, command, run, run_here, write_media
 from whisperbatch.diarization import open_diarizer
 from whisperbatch.vad.weights import find_weights
+from whisperbatch.writers import FORMATS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,19 +31,9 @@ COMMANDS = sorted(
         for page in PAGES
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
-        # test_doctor.py, test_docs_code.py, test_shared_jobs.py
-        if re.match("whisperbatch (?!doctor|serve|plan|work|join|status)", line)
+        # others: test_docs_code.py, test_doctor.py, test_shared_jobs.py, test_subtitles.py
+        if re.match("whisperbatch (detect-language|info|models)", line) and "--fetch" not in line
     }
-)
-# other fast tests use the options of these
-SLOW = (
-    "whisperbatch transcribe talk.mp3",
-    "whisperbatch transcribe talk.mp3 --format srt",
-    "whisperbatch transcribe talk.mp3 --format srt,vtt,json --output-dir texts",
-    "whisperbatch transcribe talk.mp3 --format srt --max-line-width 32 --output-dir texts",
-    "whisperbatch transcribe talk.mp3 --json-lines",
-    "whisperbatch transcribe talk.mp3 --plot png --output-dir texts",
-    "whisperbatch transcribe talks --output-dir texts",
 )
 
 
@@ -52,18 +43,12 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("kept_models")
-@pytest.mark.parametrize(
-    "line", [pytest.param(line, marks=[pytest.mark.slow] * (line in SLOW)) for line in COMMANDS]
-)
+@pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_of_the_documentation_run(line: str, media: Path, tmp_path: Path) -> None:
     for name in ("talk.mp3", "talks"):
         (tmp_path / name).symlink_to(media / name)
     result = run_here(*shlex.split(line)[1:], cwd=tmp_path)
-    outputs = {path.suffix[1:] for path in tmp_path.rglob("*.*") if not path.is_symlink()}
-    match = re.search(r"(?:--format|-f) (\S+)", line)
-    for kind in match[1].split(",") if match and match[1] != "all" else ():
-        assert kind in outputs
-    assert result.stdout or outputs
+    assert result.stdout
 
 
 def test_only_text_goes_to_a_pipe(media: Path) -> None:
@@ -106,7 +91,7 @@ def test_json_lines_contain_segments_transcripts_and_errors(media: Path) -> None
 def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path) -> None:
     run_here("transcribe", "talks", "-o", str(tmp_path), "-f", "all", *FAST, cwd=media)
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("[!.]*.*")}
-    kinds = ("txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ttml")
+    kinds = set(FORMATS) - {"rttm"}  # which needs speakers
     assert files == {f"{name}.{kind}" for name in ("a", "monday/b") for kind in kinds}
 
 
@@ -384,7 +369,8 @@ def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None
     assert running.end() == 1
     text = running.text()
     assert "failed: nowhere.mp3: there is no such file" in text
-    assert f"done b.wav 0:10 en -> {tmp_path}"[:60] in text
+    assert "done b.wav 0:10 en ->" in text
+    assert "monday/b.txt" in text  # in the same row, or in the next one
     assert "2 transcribed, 1 failed: 0:20 in" in text
 
 
