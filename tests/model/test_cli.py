@@ -369,7 +369,7 @@ def test_a_job_has_a_bar_for_all_recordings(media: Path, tmp_path: Path) -> None
     assert running.end() == 1
     text = running.text()
     assert "failed: nowhere.mp3: there is no such file" in text
-    assert "done b.wav 0:10 en ->" in text
+    assert "done b.wav 0:10 en" in text
     assert "monday/b.txt" in text  # in the same row, or in the next one
     assert "2 transcribed, 1 failed: 0:20 in" in text
 
