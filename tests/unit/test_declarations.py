@@ -1,7 +1,12 @@
 """The program that writes tables of options. `make lint` checks that the tables are current."""
 
+import inspect
+from collections.abc import Callable
+
+import pytest
+
 from tests import declarations
-from whisperbatch.options import documented_fields
+from whisperbatch.options import documented_fields, with_parameters
 
 
 def test_entries_end_at_an_empty_line() -> None:
@@ -32,3 +37,36 @@ def test_a_table_is_written_after_its_comment() -> None:
     assert written.endswith("|\n\nText.\n")
     assert "| `max_words_per_line` | `None` | maximum number" in written
     assert declarations.with_tables(written) == written
+
+
+class Described:
+    """Fields.
+
+    Attributes:
+        size: a number.
+    """
+
+
+@pytest.mark.parametrize("written", [lambda text: text, inspect.cleandoc])
+def test_fields_follow_the_arguments_of_a_function(written: Callable[[str], str]) -> None:
+    """Since Python 3.13, docstrings have no indent."""
+
+    def function(name: str, **fields: int) -> str:
+        """Return a text.
+
+        Args:
+            name: of the text.
+            **fields: these keywords:
+
+        Returns:
+            The text.
+        """
+        return f"{name}{fields}"
+
+    class Fields:
+        __doc__ = written(str(Described.__doc__))
+
+    function.__doc__ = written(str(function.__doc__))
+    with_parameters(texts=Fields)(function)
+    assert documented_fields(function)["size"] == "a number."
+    assert str(function.__doc__).endswith("\n\nReturns:\n    The text.")

@@ -161,10 +161,9 @@ def with_parameters(*keywords: inspect.Parameter, texts: type | None = None) -> 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        if texts and texts.__doc__ and function.__doc__:
-            entries = texts.__doc__.partition("Attributes:\n")[2].rstrip()
-            arguments, returns, rest = function.__doc__.partition("\n\n    Returns:")
-            function.__doc__ = f"{arguments}\n{entries}{returns}{rest}"
+        if texts and (described := inspect.getdoc(function)):  # without indent, as in Python 3.13
+            arguments, returns, rest = described.partition("\n\nReturns:")
+            function.__doc__ = f"{arguments}\n{_section(texts).rstrip()}{returns}{rest}"
         names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         if {"source", "sources"} & {*names}:
             function = _explaining(function, names)
