@@ -77,7 +77,7 @@ FRONT_DOORS = "tests/model/test_front_doors.py"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `make check`."""
     if missing := [path for path in CHECKED if not (ROOT / path).exists()]:
-        raise pytest.UsageError(f"conftest.py: CHECKED names what is not there: {missing}")
+        raise pytest.UsageError(f"conftest.py: CHECKED names files that do not exist: {missing}")
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         if path.startswith(CHECKED) and path != FRONT_DOORS:
