@@ -47,7 +47,28 @@ def _nothing() -> None:
     """Stop nothing."""
 
 
-class Apart(Generator[T, None, None]):
+class ClosingGenerator(Generator[T, None, None]):
+    """A generator whose `throw` closes it. Subclasses have `__next__` and `close`."""
+
+    def send(self, value: None) -> T:  # noqa: ARG002 - of `Generator`
+        """Return the next item."""
+        return next(self)
+
+    def throw(
+        self,
+        kind: Any,  # noqa: ANN401 - as `Generator` has it
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+    ) -> T:
+        """Close the generator, and raise an exception."""
+        self.close()
+        error = value if isinstance(value, BaseException) else kind
+        if isinstance(error, type):
+            error = error() if value is None else error(value)
+        raise error.with_traceback(traceback)
+
+
+class Apart(ClosingGenerator[T]):
     """A generator that runs in its own thread. It goes on only when the next item is requested.
 
     The thread starts with the first request. An exception in the thread that waits for an item
@@ -85,21 +106,6 @@ class Apart(Generator[T, None, None]):
             self.close()
             raise StopIteration
         return item  # type: ignore[no-any-return]
-
-    def send(self, value: None) -> T:  # noqa: ARG002 - of `Generator`
-        """Return the next item."""
-        return next(self)
-
-    def throw(
-        self,
-        kind: Any,  # noqa: ANN401 - as `Generator` has it
-        value: BaseException | object = None,
-        traceback: TracebackType | None = None,
-    ) -> T:
-        """Close the generator, and raise an exception."""
-        self.close()
-        error = value if isinstance(value, BaseException) else kind
-        raise (error() if isinstance(error, type) else error).with_traceback(traceback)
 
     def close(self) -> None:
         """Stop the work, and wait until its thread has ended. Safe to call twice.

@@ -4,12 +4,11 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from typing_extensions import Self
 
-from whisperbatch.apart import call_apart
+from whisperbatch.apart import ClosingGenerator, call_apart
 from whisperbatch.errors import ClosedError, WhisperBatchError
 from whisperbatch.pipeline_run import PipelineRun, Result
 from whisperbatch.progress import Meter, ShowProgress
@@ -17,19 +16,19 @@ from whisperbatch.recording import End, RecordingState
 from whisperbatch.text import brief_name, description
 from whisperbatch.types import (
     Diarization,
+    Explained,
     Notice,
     Omission,
     Segment,
     Transcript,
     iterate,
-    no_attribute,
     to_seconds,
 )
 
 T = TypeVar("T")
 
 
-class SegmentStream(Iterator[Segment]):
+class SegmentStream(Explained, Iterator[Segment]):
     """An iterator over the segments of one recording, in order, each as soon as it is decoded.
 
     A sentence that is not finished at the end of its chunk comes with the next chunk.
@@ -75,11 +74,6 @@ class SegmentStream(Iterator[Segment]):
     async def __aiter__(self) -> AsyncIterator[Segment]:
         while (segment := await asyncio.to_thread(next, self, None)) is not None:
             yield segment
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            raise no_attribute(self, name)
 
     def __next__(self) -> Segment:
         if not self._begun:
@@ -243,7 +237,7 @@ def _nothing() -> None:
     """Free nothing: the stream was closed before."""
 
 
-class Transcripts(Generator[T, None, None]):
+class Transcripts(ClosingGenerator[T]):
     """A generator that warns if it is discarded before its first item was requested.
 
     Args:
@@ -265,20 +259,6 @@ class Transcripts(Generator[T, None, None]):
         except BaseException:
             self.close()
             raise
-
-    def send(self, value: None) -> T:  # noqa: ARG002 - of `Generator`
-        """Return the next item."""
-        return next(self)
-
-    def throw(
-        self,
-        kind: Any,  # noqa: ANN401 - as `Generator` has it
-        value: BaseException | object = None,
-        traceback: TracebackType | None = None,
-    ) -> T:
-        """Close the generator, and raise an exception."""
-        self.close()
-        return self._items.throw(kind, value, traceback)
 
     def call_on_close(self, function: Callable[[], None]) -> None:
         """Call a function when the generator ends or is closed, after the work has stopped."""

@@ -28,7 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from typing_extensions import Self
 
@@ -40,7 +40,7 @@ from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.text import brief, description
 from whisperbatch.threads import JOIN_TIMEOUT, in_background, reset_after_fork, stop_at_exit
-from whisperbatch.types import Segment, Transcript, iterate, no_attribute
+from whisperbatch.types import Explained, Segment, Transcript, iterate
 
 SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
 UNKNOWN: Final = 600.0  # seconds: the guess of an unknown length
@@ -109,7 +109,7 @@ class _Place:
 _NOWHERE: Final = _Place()
 
 
-class Submission:
+class Submission(Explained):
     """A recording that is transcribed in the background. Thread-safe.
 
     Iterate with `for` or `async for`: the segments come in order, each as soon as it is decoded.
@@ -148,11 +148,6 @@ class Submission:
             return description(self, "failed", brief(str(self._result)))
         state = "waiting" if self._active_since is None else f"at {self.position:.1f} s"
         return description(self, state)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            raise no_attribute(self, name)
 
     @property
     def done(self) -> bool:

@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal, NoReturn, overload
+from typing import Literal, NoReturn, overload
 
 from typing_extensions import Self, Unpack
 
@@ -44,10 +44,10 @@ from whisperbatch.submissions import (
 )
 from whisperbatch.text import brief, description
 from whisperbatch.threads import reset_after_fork
-from whisperbatch.types import LanguageDetection, Segment, Source, Transcript, no_attribute
+from whisperbatch.types import Explained, LanguageDetection, Segment, Source, Transcript
 
 
-class Transcriber:
+class Transcriber(Explained):
     """A loaded model, for any number of recordings and from any number of threads.
 
     `load` returns a Transcriber. It is a context manager; `close()` frees the weights.
@@ -86,11 +86,6 @@ class Transcriber:
             "a Transcriber cannot be pickled or copied, because its weights are in the memory of "
             "this process; load the model in each process"
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            raise no_attribute(self, name)
 
     @property
     def model(self) -> str:

@@ -29,3 +29,16 @@ def test_a_call_that_has_returned_is_not_stopped(monkeypatch: pytest.MonkeyPatch
     assert apart.call_apart(work) == 5
     time.sleep(0.1)
     assert stopped == []
+
+
+@pytest.mark.parametrize(
+    ("thrown", "text"),
+    [((LookupError("why"),), "why"), ((LookupError, "why"), "why"), ((LookupError,), "")],
+)
+def test_a_thrown_exception_closes_the_generator(thrown: tuple[Any, ...], text: str) -> None:
+    items = apart.Apart(lambda: iter((1, 2)))
+    assert next(items) == 1
+    with pytest.raises(LookupError) as caught:
+        items.throw(*thrown)
+    assert str(caught.value) == text
+    assert list(items) == []

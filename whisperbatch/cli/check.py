@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from whisperbatch.cli.flags import ListedCommand
-from whisperbatch.cli.printing import configure_logging, print_note, print_result
+from whisperbatch.cli.printing import configure_logging, print_error, print_note, print_result
 from whisperbatch.errors import OptionError
+from whisperbatch.text import counted
 from whisperbatch.writers import FRAME_RATE, RulesName, Violation, check
 
 app = typer.Typer()
@@ -51,21 +52,21 @@ def check_files(
     """
     configure_logging(verbose=False)
     found: dict[str, list[Violation]] = {}
-    problems: dict[str, str] = {}
+    problems: list[OptionError] = []
     for name in files:
         try:
             found[name] = check(name, rules, language=language or None, frame_rate=frame_rate)
         except OptionError as error:
             if len(files) == 1:
                 raise
-            problems[name] = str(error)
+            problems.append(error)
     if format_ == "json":
         print_result(json.dumps(_values(found), ensure_ascii=False))
     else:
         for name, violations in found.items():
             _print(name if len(files) > 1 else "", violations)
-    for problem in problems.values():
-        print_note(f"failed: {problem}")
+    for problem in problems:
+        print_error(problem)
     raise typer.Exit(1 if problems or any(found.values()) else 0)
 
 
@@ -84,5 +85,4 @@ def _print(name: str, violations: Sequence[Violation]) -> None:
         print_result(f"{prefix}{violation}")
     counts = Counter(violation.rule for violation in violations)
     summary = ", ".join(f"{count} {rule}" for rule, count in counts.most_common())
-    noun = "violation" if len(violations) == 1 else "violations"
-    print_note(f"{prefix}{len(violations)} {noun}{f': {summary}' if summary else ''}")
+    print_note(f"{prefix}{counted(violations, 'violation')}{f': {summary}' if summary else ''}")

@@ -25,6 +25,7 @@ from whisperbatch.jobs import (
     log_others,
 )
 from whisperbatch.options import Options
+from whisperbatch.text import counted
 from whisperbatch.types import Samples, Source, to_seconds
 from whisperbatch.writers.timeline import POINT, RecordingOverview
 
@@ -48,8 +49,7 @@ def find_recordings(
         find_inputs(names, output_suffixes, on_error=errors.append, on_others=others.extend)
     )
     if not files:
-        count = len(others)
-        seen = f", but {count} other file{'s' if count > 1 else ''}" if count else ""
+        seen = f", but {counted(others, 'other file')}" if others else ""
         raise errors[0] if errors else OptionError(f"no recordings in {', '.join(names)}{seen}")
     log_others(others)
     return files, tuple(errors)

@@ -40,7 +40,7 @@ from whisperbatch.cli.printing import (
 )
 from whisperbatch.cli.recordings import missing_message
 from whisperbatch.jobs import Event, Failed, Finished, FinishedElsewhere, SegmentReady, WorkItem
-from whisperbatch.text import UNSPACED, escape_controls, escape_controls_in_json
+from whisperbatch.text import UNSPACED, counted, escape_controls, escape_controls_in_json
 from whisperbatch.threads import in_background
 from whisperbatch.types import Segment
 from whisperbatch.writers import (
@@ -574,8 +574,7 @@ def _finished_lines(event: Finished, width: int) -> Iterator[Text]:
         paths += f" and {len(outputs) - 1} more"
     recovered = transcript.recovered_duration
     found = f", {recovered:.1f} s of speech found that the VAD rejected" if recovered else ""
-    count = len(transcript.omissions)
-    omissions = f", {count} omission{'s' if count > 1 else ''}" if count else ""
+    omissions = f", {counted(transcript.omissions, 'omission')}" if transcript.omissions else ""
     line = Text.assemble(
         ("done ", "green"),
         escape_controls(f"{_name(event.item.name)} "),

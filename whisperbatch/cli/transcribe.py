@@ -77,6 +77,7 @@ from whisperbatch.writers import (
     TableOptions,
     check_file_options,
     check_format,
+    format_of,
     make_folder,
     write,
 )
@@ -242,7 +243,7 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
     ]
 
     def settings(output: Path) -> str | None:
-        options = file_options.get(output.suffix[1:].lower())
+        options = file_options.get(format_of(output))
         if plan.references is None:
             return None
         detectors = (plan.speech_detector, plan.references)
@@ -346,7 +347,7 @@ def _target(arguments: TranscribeArguments, files: Sequence[InputFile]) -> _Targ
             raise OptionError(
                 f"--output {path} is one file, and there may be several recordings; name a folder"
             )
-        given, formats = formats, _checked([Path(path).suffix[1:].lower()], arguments)
+        given, formats = formats, _checked([format_of(path)], arguments)
         if given and given != formats:
             raise OptionError(
                 f"--format {','.join(given)} contradicts --output {path}; leave --format out, or "
@@ -370,8 +371,8 @@ def _is_file(path: str) -> bool:
     """
     if path.endswith(("/", os.sep)) or os.path.isdir(path):  # noqa: PTH112 - Path raises for long names
         return False
-    suffix = Path(path).suffix.lower()
-    if suffix[1:] in FORMATS:
+    name = format_of(path)
+    if name in FORMATS:
         return True
     if "://" in path:
         raise OptionError(
@@ -383,9 +384,9 @@ def _is_file(path: str) -> bool:
             f"--output {path} would make a folder; --format {path.lower()} gives the format, and "
             f"--output {path}/ names the folder"
         )
-    if is_known_suffix(suffix):
+    if is_known_suffix(f".{name}"):
         raise OptionError(
-            f"--output {path}: {suffix[1:]} is none of {', '.join(FORMATS)}; a folder of this name "
+            f"--output {path}: {name} is none of {', '.join(FORMATS)}; a folder of this name "
             "needs a / at its end"
         )
     return False
@@ -440,7 +441,7 @@ def _transcribe(
 ) -> None:
 
     def write_output(transcript: Transcript, path: Path) -> None:
-        suffix = path.suffix[1:].lower()
+        suffix = format_of(path)
         if suffix in PLOT_FORMATS:
             write_timeline(transcript, read_overview(transcript.source, plan.options), path)
         else:

@@ -304,11 +304,7 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     except Exception as error:
         hide_secrets(error)
         raise ModelError(f"model {name}: Hugging Face cache: {first_line(error)}") from error
-    log.info(
-        "model %s: downloading %s%s from the Hugging Face hub",
-        *(name, repository, _size_on_hub(repository, revision, transformers=transformers)),
-        extra={"progress": True},
-    )
+    _log_download(name, repository, revision, transformers=transformers)
     try:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
@@ -341,6 +337,14 @@ def _snapshot(repository: str, revision: str | None, *, transformers: bool, loca
 
 def _patterns(*, transformers: bool) -> list[str]:
     return [*HUB_FILES, *(TRANSFORMERS_FILES if transformers else ())]
+
+
+def _log_download(name: str, repository: str, revision: str | None, *, transformers: bool) -> None:
+    """Log that a download begins, with its size; ask the hub only if the log has such messages."""
+    if log.isEnabledFor(logging.INFO):
+        size = _size_on_hub(repository, revision, transformers=transformers)
+        message = "model %s: downloading %s%s from the Hugging Face hub"
+        log.info(message, name, repository, size, extra={"progress": True})
 
 
 def _size_on_hub(repository: str, revision: str | None, *, transformers: bool) -> str:

@@ -411,16 +411,17 @@ MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dims": "the attribute engine describes the model and its device",
         "supported_languages": "use whisperbatch.text.LANGUAGES",
-        "generate": "use transcribe",
-        "decode": "use transcribe",
-        "transcribe_stable": "use transcribe",
-        "transcribe_minimal": "use transcribe",
+        **dict.fromkeys(
+            ("generate", "decode", "transcribe_stable", "transcribe_minimal"), "use transcribe"
+        ),
         "transcribe_batch": "use transcribe_many",
-        "align": "use transcribe(..., word_timestamps=True), which gives words with times",
-        "align_words": "use transcribe(..., word_timestamps=True), which gives words with times",
-        "refine": "use transcribe(..., word_timestamps=True), which gives words with times",
-        "embed_audio": "use whisperbatch.compat.faster_whisper.WhisperModel.encode",
-        "encode": "use whisperbatch.compat.faster_whisper.WhisperModel.encode",
+        **dict.fromkeys(
+            ("align", "align_words", "refine"),
+            "use transcribe(..., word_timestamps=True), which gives words with times",
+        ),
+        **dict.fromkeys(
+            ("embed_audio", "encode"), "use whisperbatch.compat.faster_whisper.WhisperModel.encode"
+        ),
         "to": "give device to load",
         "cuda": 'give device="cuda" to load',
         "cpu": 'give device="cpu" to load',
@@ -434,6 +435,9 @@ MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 _FILE: Final = "write transcript.save('talk.srt'), or another suffix"
 _STREAM: Final = "a stream yields segments, and transcribe() returns the transcript"
 _SUBMITTED: Final = "wait for the transcript: submission.result(), or await"
+_OF_TRANSCRIPTS: Final = (
+    *("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"),
+)
 _SCORE: Final = "write word.probability"
 _TIMES: Final = "write start and end"
 _TOKENS: Final = "tokens are not kept; whisperbatch.compat.faster_whisper has them"
@@ -463,13 +467,8 @@ RESULT_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "timestamp": _TIMES,
             "text": "write word.word",
         },
-        "SegmentStream": dict.fromkeys(
-            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"), _STREAM
-        ),
-        "Submission": dict.fromkeys(
-            ("segments", "text", "words", "to_dict", "to_json", "to_srt", "to_vtt", "save"),
-            _SUBMITTED,
-        ),
+        "SegmentStream": dict.fromkeys(_OF_TRANSCRIPTS, _STREAM),
+        "Submission": dict.fromkeys(_OF_TRANSCRIPTS, _SUBMITTED),
         "Transcriber": MODEL_NAMES,
     }
 )

@@ -5,6 +5,7 @@ from whisperbatch.text.languages import LANGUAGES, UNSPACED
 from whisperbatch.text.messages import (
     brief,
     brief_name,
+    counted,
     description,
     escape_controls,
     escape_controls_in_json,
@@ -18,6 +19,7 @@ __all__ = [
     "UNSPACED",
     "brief",
     "brief_name",
+    "counted",
     "description",
     "escape_controls",
     "escape_controls_in_json",

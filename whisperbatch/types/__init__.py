@@ -31,7 +31,7 @@ from whisperbatch.types.audio import (
     to_samples,
     to_seconds,
 )
-from whisperbatch.types.records import Record, iterate, no_attribute
+from whisperbatch.types.records import Explained, Record, iterate
 from whisperbatch.types.serialization import (
     build,
     check_fields,
@@ -74,6 +74,7 @@ __all__ = [
     "Chunk",
     "DeferredSource",
     "Diarization",
+    "Explained",
     "Features",
     "LanguageDetection",
     "LanguageScores",
@@ -102,7 +103,6 @@ __all__ = [
     "from_values",
     "iterate",
     "merged",
-    "no_attribute",
     "parse_json",
     "speech_seconds",
     "to_samples",

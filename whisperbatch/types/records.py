@@ -21,7 +21,21 @@ UNPACKING: Final = frozenset({opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]})
 """CPython's instructions for `a, b = value` and `a, *b = value`."""
 
 
-class Record:
+class Explained:
+    """Says what to write in place of an attribute that only objects of other programs have."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers find misspelled names
+
+        def __getattr__(self, name: str) -> object:
+            kind = type(self).__name__
+            hint = "" if name.startswith("__") else _hint(kind, name)
+            message = f"{kind} has no attribute {shown(name)}{hint}"
+            raise AttributeError(message, name=name, obj=self)
+
+
+class Record(Explained):
     """Base of the results.
 
     Python names a wrong class when a property of a frozen dataclass with slots is assigned. Its
@@ -60,23 +74,13 @@ class Record:
         value = field_value(self, name)
         return default if value is None else value
 
-    if not TYPE_CHECKING:  # type checkers find misspelled names
+    if not TYPE_CHECKING:  # as above
 
         def __getitem__(self, name: str) -> object:
             return field_value(self, name)
 
         def __contains__(self, name: object) -> bool:
             return name in self.keys()
-
-        def __getattr__(self, name: str) -> object:
-            raise no_attribute(self, name)
-
-
-def no_attribute(item: object, name: str) -> AttributeError:
-    """Return the error for an attribute that an object does not have, with what to write."""
-    kind = type(item).__name__
-    hint = "" if name.startswith("__") else _hint(kind, name)
-    return AttributeError(f"{kind} has no attribute {shown(name)}{hint}", name=name, obj=item)
 
 
 def field_value(item: Record, name: object) -> Any:  # noqa: ANN401 - of any field

@@ -63,6 +63,7 @@ __all__ = [
     "check_file_options",
     "check_format",
     "clock",
+    "format_of",
     "make_folder",
     "one_line",
     "render",
@@ -176,7 +177,7 @@ def write(
     """
     checks.path("path", path)
     if format is None:
-        format = Path(path).suffix[1:].lower()  # noqa: A001 - the name of the parameter
+        format = format_of(path)  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
     return write_atomically(path, render(transcript, format, options, **keywords).encode())
 
@@ -189,6 +190,11 @@ def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
             f"`{layout.needs_words[0]}` has no effect without words; "
             "transcribe with `word_timestamps=True`"
         )
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the format that the suffix of a path names, in lower case; it may be unknown."""
+    return Path(path).suffix[1:].lower()
 
 
 def check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `write`

@@ -55,7 +55,7 @@ def languages_html(detection: LanguageDetection) -> str:
 
 
 def _facts(transcript: Transcript) -> Iterable[str]:
-    yield clock(milliseconds(transcript.duration)).partition(".")[0]
+    yield _time(transcript.duration)
     yield _name(transcript.language) if transcript.language else "no language"
     yield counted(transcript.segments, "segment")
     if transcript.diarization:

@@ -19,7 +19,6 @@ _EVENT: Final = re.compile(rf"Dialogue:[^,]*,\s*{_CLOCK}\s*,\s*{_CLOCK}\s*,(?:[^
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _OVERRIDE: Final = re.compile(r"(?<!\\)\{[^{}]*\}")
 _NEVER_VISIBLE: Final = re.compile("[\u200b\u2060\ufeff]")
-_ENCODINGS: Final = ("utf-8-sig", "utf-16", "cp1252")
 
 
 @dataclass(frozen=True, slots=True)

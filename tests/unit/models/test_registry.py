@@ -270,6 +270,23 @@ def test_download(tmp_path: Path, online: Any, caplog: pytest.LogCaptureFixture)
     assert "downloading Systran/faster-whisper-small" in caplog.text
 
 
+def test_the_hub_is_not_asked_for_a_size_that_the_log_leaves_out(
+    tmp_path: Path, online: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def model_info(_: Hub, *given: object, **__: object) -> Any:
+        asked.append(given)
+        return SimpleNamespace(siblings=[])
+
+    monkeypatch.setattr(Hub, "model_info", model_info)
+    online(Network(write_model(tmp_path / "downloaded")))
+    for level, count in ((logging.WARNING, 0), (logging.INFO, 1)):
+        with caplog.at_level(level, "whisperbatch"):
+            find_model("small")
+        assert len(asked) == count
+
+
 @pytest.mark.parametrize(
     ("sizes", "shown"),
     [
