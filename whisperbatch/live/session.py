@@ -129,7 +129,7 @@ class LiveSession(Explained):
         self._ear = Ear(self._completed, settings.rule)
         self._events: deque[LiveEvent] = deque()
         self._parts: deque[Part] = deque()
-        self._closing = self._ended = self._stopped = False
+        self._closing = self._ended = self._stopped = self._is_idle = False
         self._error: WhisperBatchError | None = None
         self._pending: tuple[LiveSettings, Options] | None = None  # for the next turn
         # of the thread of the session
@@ -426,14 +426,25 @@ class LiveSession(Explained):
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for work: a final text, or newer audio for a partial text; None at the end."""
         with self._changed.condition:
-            while True:
-                if self._stopped or (self._closing and not self._parts):
-                    return None
-                if self._parts:
-                    return partial(self._finish, self._parts[0])
-                if (task := self._newest()) is not None:
+            while not (self._stopped or (self._closing and not self._parts)):
+                if (task := self._work()) is not None:
                     return task
+                self._is_idle = True
+                self._changed.notify()
                 self._changed.condition.wait()
+                self._is_idle = False
+        return None
+
+    def _work(self) -> Callable[[], None] | None:
+        """Return the next work; None if more audio is needed."""
+        return partial(self._finish, self._parts[0]) if self._parts else self._newest()
+
+    def _wait_for_text(self) -> None:
+        """Wait until the text of all audio is decoded as far as it can be. For measurements."""
+        with self._changed.condition:
+            self._changed.condition.wait_for(
+                lambda: self._ended or (self._is_idle and self._work() is None)
+            )
 
     def _newest(self) -> Callable[[], None] | None:
         """Return the work on the newest audio, if there is enough of it."""
