@@ -1,5 +1,6 @@
 """Turns and their parts, with a detector that takes loud audio for speech."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
