@@ -456,7 +456,7 @@ class LiveSession(Explained):
             and not (self._early and self._early[0] == chunk.speech)
             and not self._scheduler.activity.waiting_rows
         ):
-            return partial(self._decode_early, chunk, self._completed)
+            return partial(self._decode_early, self._ear.turn, chunk, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:
             return None
         speech = self._ear.window(self._start)
@@ -475,11 +475,18 @@ class LiveSession(Explained):
         samples = self._ear.copy(start, end)
         return Chunk(0, 0, (SpeechSpan(start, end),), inside, samples)
 
-    def _decode_early(self, chunk: Chunk, options: Options) -> None:
+    def _decode_early(self, turn: int, chunk: Chunk, options: Options) -> None:
         """Decode a part in a pause, because its turn may end there."""
         self._apply(options)
         with self._decoder.at(chunk.start):
-            self._early = chunk.speech, self._decoder.final(chunk)
+            text = self._decoder.final(chunk)
+        self._early = chunk.speech, text
+        if self._settings.policy is not None:
+            progress = self._text.offer_pause(text.words)
+            self._settle(turn, progress.words, text.language, progress.tail)
+            with self._changed.condition:
+                self._covered = max(self._covered, chunk.end)
+                self._move_window(chunk.end)
 
     def _decode_newest(self, turn: int, chunk: Chunk, options: Options) -> None:
         """Decode the newest audio, and settle words."""

@@ -102,6 +102,31 @@ def test_the_final_text_goes_on_after_the_settled_words(final: str, rest: str) -
     assert joined(part.finish(words(final))) == rest
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "settled"),
+    [
+        (" ill", "-disposed", ""),
+        (" l", "\u2019été", ""),
+        (" l'", "arrivée", ""),
+        ("今", "日", "今"),
+        (" one", " two", " one"),
+    ],
+)
+def test_a_word_is_not_divided(before: str, after: str, settled: str) -> None:
+    texts = [before, after, " more"]
+    given = [AlignedWord(t, n * 8000, n * 8000 + 8000, 0.9, 0) for n, t in enumerate(texts)]
+    progress = PartText().offer(given, "", 16_000, Policy(0.5, "never"))
+    assert joined(progress.words) == settled
+
+
+def test_a_pause_settles_all_words_but_the_last() -> None:
+    part = PartText()
+    offer(part, "the quick brown fox", 1.6, Policy(0.6, "never"))
+    progress = part.offer_pause(words("the quick brown dog. Then"))
+    assert (joined(progress.words), progress.tail) == (" brown dog", ". Then")
+    assert part.offer_pause(words("the quick brown dog.")).words == ()
+
+
 def test_a_frequent_word_later_in_the_final_text_is_no_match() -> None:
     part = PartText()
     offer(part, "so the man in the hat", 1.8, Policy(0.6, "never"))
