@@ -108,9 +108,6 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
         ),
         ("transcribe talk.mp3 --diarize --min-speakers 4 --max-speakers 2", 2, "--min-speakers 4"),
         pytest.param(
-            "transcribe talk.mp3 --vad-filter", 2, "--vad-filter; use --vad", marks=pytest.mark.slow
-        ),
-        pytest.param(
             "transcribe talk.mp3 --frobnicate",
             2,
             "transcribe --help lists all options",
