@@ -55,7 +55,6 @@ from whisperbatch.types import (
     Samples,
     SpeechSpan,
     Word,
-    iterate,
     to_samples,
     to_seconds,
 )
@@ -140,7 +139,7 @@ class LiveSession(Explained):
         self._language: str | None = None  # of the turn, once it is decided
         self._tail = ""
         self._start = self._covered = 0  # of the window; and the sample up to which text is known
-        self._early: tuple[tuple[SpeechSpan, ...], FinalText] | None = None
+        self._early: tuple[tuple[SpeechSpan, ...], FinalText | None] | None = None
         self._reported = 0.0  # the last lag
         reset_after_fork(self)
         stop_at_exit(self)
@@ -169,7 +168,10 @@ class LiveSession(Explained):
 
     @property
     def lag(self) -> float:
-        """Age in seconds of the oldest speech without text; 0 if there is none."""
+        """Seconds since the end of the oldest turn without its final text.
+
+        If all final texts are known: seconds since the oldest speech without any text.
+        """
         with self._changed.condition:
             return self._lag()
 
@@ -298,9 +300,6 @@ class LiveSession(Explained):
         self._scheduler.abandon(self._share)
 
     def __iter__(self) -> Iterator[LiveEvent]:
-        return iterate(self._all_events(), "a LiveSession")
-
-    def _all_events(self) -> Iterator[LiveEvent]:
         while True:
             with self._changed.condition:
                 self._changed.condition.wait_for(self._has_event)
@@ -386,12 +385,11 @@ class LiveSession(Explained):
             self._ear.configure(self._completed, self._settings.rule)
 
     def _lag(self) -> float:
+        oldest = self._ear.end
         if self._parts:
-            oldest = min(max(self._covered, self._parts[0].start), self._ear.end)
+            oldest = self._parts[0].end
         elif self._settings.policy and (speech := self._ear.window(self._covered)):
             oldest = speech[0].start
-        else:
-            return 0.0
         return to_seconds(self._ear.end - oldest)
 
     def _report_lag(self) -> None:
@@ -410,7 +408,7 @@ class LiveSession(Explained):
         try:
             with self._scheduler.running(self._share):
                 while (task := self._next_task()) is not None:
-                    task()
+                    self._attempt(task)
         except ClosedError as closed:
             error = None if self._stopped else closed
         except Exception as unexpected:  # noqa: BLE001 - raised where the events are read
@@ -422,6 +420,17 @@ class LiveSession(Explained):
                 self._parts.clear()
                 self._changed.notify()
             self._at_end()
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        """Work on a text. If a partial text fails, the final text of its part is still decoded."""
+        try:
+            task()
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - `_finish` reports errors of final texts
+            log.warning("a partial text of a live session failed: %s", as_error(error, None))
+            with self._changed.condition:
+                self._covered = self._ear.examined
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for work: a final text, or newer audio for a partial text; None at the end."""
@@ -478,6 +487,7 @@ class LiveSession(Explained):
     def _decode_early(self, turn: int, chunk: Chunk, options: Options) -> None:
         """Decode a part in a pause, because its turn may end there."""
         self._apply(options)
+        self._early = chunk.speech, None
         with self._decoder.at(chunk.start):
             text = self._decoder.final(chunk)
         self._early = chunk.speech, text
@@ -554,8 +564,9 @@ class LiveSession(Explained):
             self._report_lag()
 
     def _final(self, chunk: Chunk) -> FinalText:
-        if self._early and self._early[0] == chunk.speech:
-            return self._early[1]
+        speech, text = self._early or ((), None)
+        if text and speech == chunk.speech:
+            return text
         with self._decoder.at(chunk.start):
             return self._decoder.final(chunk)
 

@@ -6,46 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.live.fakes import LoudIsSpeech, audio
 from whisperbatch.live import ear
 from whisperbatch.live.ear import Began, Ear, Ended, Heard, Part, TurnRule
 from whisperbatch.options import Options
-from whisperbatch.types import Samples, SpeechFrames, to_samples, to_seconds
-from whisperbatch.vad.levels import FRAME
+from whisperbatch.types import Samples, to_samples, to_seconds
 
 PAUSE = TurnRule(to_samples(0.5))
 MANUAL = TurnRule(None)
 
 
-class LoudIsSpeech:
-    """Takes complete VAD frames of loud audio for speech."""
-
-    def __init__(self) -> None:
-        self._rest = np.zeros(0, np.float32)
-
-    def push(self, samples: Samples) -> list[SpeechFrames]:
-        audio = np.concatenate((self._rest, samples))
-        complete = len(audio) // FRAME * FRAME
-        self._rest = audio[complete:]
-        frames = audio[:complete].reshape(-1, FRAME)
-        return [SpeechFrames(f, np.float32([abs(f).mean() > 0.1])) for f in frames]
-
-    def flush(self) -> list[SpeechFrames]:
-        return []
-
-
 @pytest.fixture(autouse=True)
 def _detector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ear, "CausalDetector", LoudIsSpeech)
-
-
-def audio(*lengths: float) -> Samples:
-    """Silence and speech in turn, of lengths in seconds."""
-    return np.concatenate(
-        [
-            np.full(to_samples(length), 0.5 * (index % 2), np.float32)
-            for index, length in enumerate(lengths)
-        ]
-    )
 
 
 def hear(hearer: Ear, samples: Samples, block: int = 1600) -> list[Heard]:
