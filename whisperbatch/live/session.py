@@ -74,35 +74,6 @@ REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
-class LiveShares:
-    """The shares of the engine of all open sessions of a Transcriber. Thread-safe.
-
-    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._shares: list[RunShare] = []
-
-    def open(self) -> RunShare:
-        """Return the share of a new session."""
-        share = RunShare()
-        with self._lock:
-            self._shares.append(share)
-            self._weigh()
-        return share
-
-    def end(self, share: RunShare) -> None:
-        """Note that a session has ended. Safe to call twice."""
-        with self._lock:
-            self._shares = [other for other in self._shares if other is not share]
-            self._weigh()
-
-    def _weigh(self) -> None:
-        for share in self._shares:
-            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)
-
-
 class LiveSession(Explained):
     """A live session. Thread-safe. `Transcriber.live` returns a LiveSession.
 
@@ -117,7 +88,7 @@ class LiveSession(Explained):
         share: RunShare,
         settings: LiveSettings,
         options: Options,
-        at_end: Callable[[], None] = lambda: None,
+        at_end: Callable[["LiveSession"], None] = lambda _: None,
     ) -> None:
         self._scheduler, self._share, self._at_end = scheduler, share, at_end
         self._settings, self._options = settings, options
@@ -291,9 +262,14 @@ class LiveSession(Explained):
             self._closing = True
             self._changed.notify()
 
-    def cancel(self) -> None:
-        """End the session without further text; waiting work is dropped. Safe to call twice."""
+    def cancel(self, error: WhisperBatchError | None = None) -> None:
+        """End the session without further text; waiting work is dropped. Safe to call twice.
+
+        Args:
+            error: raised where the events are read; None: the events end.
+        """
         with self._changed.condition:
+            self._error = self._error or error
             self._closing = self._stopped = True
             self._parts.clear()
             self._changed.notify()
@@ -419,7 +395,7 @@ class LiveSession(Explained):
                 self._error = self._error or error
                 self._parts.clear()
                 self._changed.notify()
-            self._at_end()
+            self._at_end(self)
 
     def _attempt(self, task: Callable[[], None]) -> None:
         """Work on a text. If a partial text fails, the final text of its part is still decoded."""
@@ -591,3 +567,44 @@ class LiveSession(Explained):
         if options is not self._applied:
             self._decoder.configure(options)
             self._applied = options
+
+
+class LiveSessions:
+    """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
+
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._shares: dict[LiveSession, RunShare] = {}
+
+    def open(self, scheduler: Scheduler, settings: LiveSettings, options: Options) -> LiveSession:
+        """Return a new session.
+
+        Raises:
+            OptionError: the model cannot honour an option.
+            ModelError: no installed package contains the weights of the voice activity detector.
+        """
+        share = RunShare()
+        with self._lock:  # the session may end at once
+            session = LiveSession(scheduler, share, settings, options, self._end)
+            self._shares[session] = share
+            self._weigh()
+        return session
+
+    def close(self) -> None:
+        """End all sessions with a ClosedError."""
+        with self._lock:
+            sessions = list(self._shares)
+        for session in sessions:
+            session.cancel(ClosedError("the Transcriber was closed"))
+
+    def _end(self, session: LiveSession) -> None:
+        with self._lock:
+            self._shares.pop(session, None)
+            self._weigh()
+
+    def _weigh(self) -> None:
+        for share in self._shares.values():
+            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)

@@ -296,9 +296,12 @@ def test_closing_the_model_ends_the_session(engine: FakeEngine) -> None:
     asr = wb.Transcriber(engine)
     session = asr.live(language="en")
     asr.close()
-    session.feed(audio(1.0, 2.0, 1.0))
-    with pytest.raises(wb.ClosedError):
+    with pytest.raises(wb.ClosedError, match="Transcriber was closed"):
         list(session)
+    with pytest.raises(wb.ClosedError):
+        session.feed(audio(1.0))
+    session._thread.join(5)
+    assert not session._thread.is_alive()
 
 
 def test_a_task_reads_the_events(asr: wb.Transcriber) -> None:
