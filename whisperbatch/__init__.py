@@ -115,8 +115,8 @@ _MODULES = {
     "audio": "AudioReader open_audio",
     "engines.settings": "CTranslate2Settings OnnxRuntimeSettings OpenVinoSettings TorchSettings",
     "errors": (
-        "AudioError BacklogError ClosedError EngineError InternalError MissingExtraError ModelError "
-        "OptionError WhisperBatchError WriteError"
+        "AudioError BacklogError ClosedError EngineError InternalError MissingExtraError "
+        "ModelError OptionError WhisperBatchError WriteError"
     ),
     "live": "LiveSession",
     "models.registry": "available_models",

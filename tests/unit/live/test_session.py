@@ -37,7 +37,7 @@ def six_words(engine: FakeEngine) -> Any:
 
     def decode(call: Call) -> str:
         prompt = list(call.prompt)
-        start = prompt.index(engine.tokenizer.token_to_id("<|notimestamps|>"))
+        start = prompt.index(engine.tokenizer.token_to_id("<|notimestamps|>") or -1)
         prefix = str(engine.tokenizer.decode(prompt[start + 1 :]))
         return "".join(f" {word}" for word in WORDS[len(prefix.split()) : 6])
 
@@ -160,7 +160,8 @@ def test_samples_in_all_forms_give_the_same_events(asr: wb.Transcriber, form: st
     feed(session, given, {"odd bytes": 3333, "bytes": 3200}.get(form, 1600))
     session.close()
     started, *_, final = [event for event in session if not isinstance(event, Tail)]
-    assert started == TurnStarted(0, pytest.approx(0.9, abs=0.05))
+    assert isinstance(started, TurnStarted)
+    assert started.start == pytest.approx(0.9, abs=0.05)
     assert isinstance(final, Final)
     assert final.text == "one two three four five six"
     assert session.duration == pytest.approx(4.0, abs=0.04)
@@ -182,7 +183,7 @@ def test_other_sampling_rates_are_converted(asr: wb.Transcriber, rate: int) -> N
     [
         (np.zeros(10, np.float64), "float64"),
         (np.zeros((10, 2), np.float32), "one channel"),
-        (np.float32([0.0, np.nan]), "NaN"),
+        (np.array([0.0, np.nan], np.float32), "NaN"),
         ([0.0, 1.0], "list"),
     ],
 )
@@ -289,7 +290,8 @@ def test_a_cleared_turn_gives_an_empty_final(asr: wb.Transcriber) -> None:
     session.close()
     *_, final = [event for event in session if not isinstance(event, Lag)]
     assert isinstance(final, Final)
-    assert (final.text, final.complete, final.duration) == ("", True, pytest.approx(0.0, abs=0.1))
+    assert (final.text, final.complete) == ("", True)
+    assert final.duration < 0.1
 
 
 def test_closing_the_model_ends_the_session(engine: FakeEngine) -> None:
