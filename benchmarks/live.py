@@ -203,16 +203,16 @@ def policies(asr: wb.Transcriber, seconds: float) -> None:
         for half in halves
         for language, recording in half
     }
-    default = live_settings.POLICIES["low"]
+    default = live_settings.POLICIES["medium"]
     for name, policy in given:
-        live_settings.POLICIES["low"] = policy
+        live_settings.POLICIES["medium"] = policy
         for number, half in enumerate(halves, 1):
             figures = Figures()
             for language, recording in half:
                 played = play_in_steps(asr.live(language=language), recording.samples)
                 figures.add(recording, language, played, texts[recording.name])
             print(f"half {number}, {name}: {figures}", flush=True)
-    live_settings.POLICIES["low"] = default
+    live_settings.POLICIES["medium"] = default
 
 
 def speed_of_a_file(asr: wb.Transcriber, stop: Callable[[], bool]) -> float:
@@ -288,7 +288,7 @@ def main() -> None:
     parser.add_argument("--model", default="base")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each recording")
-    parser.add_argument("--delay", default="low")
+    parser.add_argument("--delay", default="medium")
     parser.add_argument("--policies", action="store_true")
     parser.add_argument("--sessions", type=int, nargs="+", metavar="N")
     parser.add_argument("--silence", action="store_true")
