@@ -170,7 +170,7 @@ class Recorder:
         try:
             await self._app(scope, receive_noted, send_noted)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path", record.route)
             record.end(time.perf_counter() - started, route)
             for note in self._ended:
                 note(record)

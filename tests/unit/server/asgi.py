@@ -216,6 +216,7 @@ class Socket:
     """
 
     def __init__(self, server: Server, scope: dict[str, Any]) -> None:
+        self.server = server
         self.status = 0
         self.subprotocol: str | None = None
         self.answer = Answer()
@@ -277,6 +278,11 @@ class Socket:
             assert found[-1]["type"] != "closed", found
             found.append(await self.receive())
         return found
+
+    @property
+    def unread(self) -> int:
+        """Number of messages that the server has not read."""
+        return self._to_server.qsize()
 
     @property
     def waiting(self) -> int:

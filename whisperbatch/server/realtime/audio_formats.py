@@ -19,6 +19,7 @@ MU_LAW: Final = "audio/pcmu"
 A_LAW: Final = "audio/pcma"
 RATES: Final = (8000, 16000, 24000, 48000)  # of PCM
 TELEPHONE_RATE: Final = 8000
+PIECES: Final = 4  # of a second
 MU_LAW_BIAS: Final = 132
 OLD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"pcm16": PCM, "g711_ulaw": MU_LAW, "g711_alaw": A_LAW}
@@ -51,12 +52,12 @@ class AudioFormat:
         return self.rate * (2 if self.type == PCM else 1)
 
     def pieces(self, data: bytes) -> Iterator[bytes | Samples]:
-        """Yield audio in pieces of at most a second, for `LiveSession.feed`.
+        """Yield audio in short pieces, for `LiveSession.feed`, which holds the lock of its events.
 
         Args:
             data: in this format. PCM may end within a sample.
         """
-        step = self.bytes_per_second
+        step = self.bytes_per_second // PIECES
         for start in range(0, len(data), step):
             piece = data[start : start + step]
             yield piece if self.type == PCM else _decode(piece, self.type)

@@ -25,6 +25,7 @@ from whisperbatch.server.realtime.session import Parts, Session
 from whisperbatch.server.records import RECORD, Record
 from whisperbatch.server.settings import ServerSettings
 
+ROUTE: Final = "/v1/realtime"  # in figures
 SUBPROTOCOL: Final = "realtime"
 TRANSCRIPTION: Final = "transcription"
 
@@ -65,6 +66,7 @@ class Realtime:
         """
         parts = self._parts
         record: Record = socket.scope[RECORD]
+        record.route = ROUTE
         query = socket.query_params
         configuration = Configuration()
         if model := query.get("model"):

@@ -57,7 +57,7 @@ def parse(message: Mapping[str, Any]) -> Event:
     """Return the event in a message of ASGI.
 
     Raises:
-        ApiError: the message is no JSON object with a type.
+        ApiError: the message is no JSON object.
     """
     text = message.get("text")
     if text is None:
@@ -66,9 +66,19 @@ def parse(message: Mapping[str, Any]) -> Event:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise invalid(f"the event is no JSON: {error}", None, "invalid_json") from error
-    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
-        raise invalid("an event is a JSON object with the field type", "type", "missing")
+    if not isinstance(found, dict):
+        raise invalid("an event is a JSON object", None, "invalid_json")
     return found
+
+
+def check_type(given: Mapping[str, Any]) -> None:
+    """Check that an event says what it is.
+
+    Raises:
+        ApiError: it has no type.
+    """
+    if not isinstance(given.get("type"), str):
+        raise invalid("an event has the field type, which is a text", "type", "missing")
 
 
 def id_of(given: Mapping[str, Any]) -> str | None:

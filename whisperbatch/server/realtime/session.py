@@ -201,6 +201,7 @@ class Session:
             given: Event = {}
             try:
                 given = protocol.parse(message)
+                protocol.check_type(given)
                 await self._answer(given)
             except (ApiError, wb.WhisperBatchError) as error:
                 if isinstance(error, wb.ClosedError):
