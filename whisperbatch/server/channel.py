@@ -32,7 +32,7 @@ SETTINGS: Final[Mapping[str, Any]] = MappingProxyType(
 """Settings of Uvicorn for WebSockets. A compressed message could be much larger than its frames."""
 
 log = logging.getLogger(f"{__name__}.uvicorn")
-log.setLevel(logging.WARNING)  # Uvicorn logs the query of each handshake at the level INFO
+log.setLevel(logging.WARNING)  # at the level INFO, the query of each handshake would be logged
 
 
 class Channel(WebSocketsSansIOProtocol):
@@ -45,7 +45,7 @@ class Channel(WebSocketsSansIOProtocol):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - as Uvicorn's
         super().__init__(*arguments, **settings)
-        self.logger = log
+        self.logger = self.conn.logger = log
         self._reading_due: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
