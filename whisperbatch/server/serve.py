@@ -57,18 +57,7 @@ def serve(arguments: Sequence[str]) -> None:
     server = Server(settings)
     for warning in settings.warnings():
         log.warning("%s", warning)
-    config = uvicorn.Config(
-        server.app,
-        http=Connection,
-        ws=Channel,
-        **SETTINGS,
-        timeout_graceful_shutdown=LAST_ANSWERS,
-        server_header=False,
-        log_config=None,
-        access_log=False,
-        # only programs that may open the Unix socket send to it
-        forwarded_allow_ips="*" if settings.uds else None,
-    )
+    config = config_of(server)
     config.load()
     if settings.tls_cert:
         config.ssl = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -89,6 +78,22 @@ def serve(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def config_of(server: Server) -> uvicorn.Config:
+    """Return how Uvicorn runs a server."""
+    return uvicorn.Config(
+        server.app,
+        http=Connection,
+        ws=Channel,
+        **SETTINGS,
+        timeout_graceful_shutdown=LAST_ANSWERS,
+        server_header=False,
+        log_config=None,
+        access_log=False,
+        # only programs that may open the Unix socket send to it
+        forwarded_allow_ips="*" if server.settings.uds else None,
+    )
 
 
 def flag_texts() -> dict[str, tuple[str, str]]:
