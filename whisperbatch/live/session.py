@@ -55,7 +55,6 @@ from whisperbatch.types import (
     Samples,
     SpeechSpan,
     Word,
-    iterate,
     to_samples,
     to_seconds,
 )
@@ -75,35 +74,6 @@ REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
-class LiveShares:
-    """The shares of the engine of all open sessions of a Transcriber. Thread-safe.
-
-    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._shares: list[RunShare] = []
-
-    def open(self) -> RunShare:
-        """Return the share of a new session."""
-        share = RunShare()
-        with self._lock:
-            self._shares.append(share)
-            self._weigh()
-        return share
-
-    def end(self, share: RunShare) -> None:
-        """Note that a session has ended. Safe to call twice."""
-        with self._lock:
-            self._shares = [other for other in self._shares if other is not share]
-            self._weigh()
-
-    def _weigh(self) -> None:
-        for share in self._shares:
-            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)
-
-
 class LiveSession(Explained):
     """A live session. Thread-safe. `Transcriber.live` returns a LiveSession.
 
@@ -118,7 +88,7 @@ class LiveSession(Explained):
         share: RunShare,
         settings: LiveSettings,
         options: Options,
-        at_end: Callable[[], None] = lambda: None,
+        at_end: Callable[["LiveSession"], None] = lambda _: None,
     ) -> None:
         self._scheduler, self._share, self._at_end = scheduler, share, at_end
         self._settings, self._options = settings, options
@@ -129,7 +99,7 @@ class LiveSession(Explained):
         self._ear = Ear(self._completed, settings.rule)
         self._events: deque[LiveEvent] = deque()
         self._parts: deque[Part] = deque()
-        self._closing = self._ended = self._stopped = False
+        self._closing = self._ended = self._stopped = self._is_idle = False
         self._error: WhisperBatchError | None = None
         self._pending: tuple[LiveSettings, Options] | None = None  # for the next turn
         # of the thread of the session
@@ -140,7 +110,7 @@ class LiveSession(Explained):
         self._language: str | None = None  # of the turn, once it is decided
         self._tail = ""
         self._start = self._covered = 0  # of the window; and the sample up to which text is known
-        self._early: tuple[tuple[SpeechSpan, ...], FinalText] | None = None
+        self._early: tuple[tuple[SpeechSpan, ...], FinalText | None] | None = None
         self._reported = 0.0  # the last lag
         reset_after_fork(self)
         stop_at_exit(self)
@@ -169,7 +139,10 @@ class LiveSession(Explained):
 
     @property
     def lag(self) -> float:
-        """Age in seconds of the oldest speech without text; 0 if there is none."""
+        """Seconds since the end of the oldest turn without its final text.
+
+        If all final texts are known: seconds since the oldest speech without any text.
+        """
         with self._changed.condition:
             return self._lag()
 
@@ -295,18 +268,20 @@ class LiveSession(Explained):
             self._closing = True
             self._changed.notify()
 
-    def cancel(self) -> None:
-        """End the session without further text; waiting work is dropped. Safe to call twice."""
+    def cancel(self, error: WhisperBatchError | None = None) -> None:
+        """End the session without further text; waiting work is dropped. Safe to call twice.
+
+        Args:
+            error: raised where the events are read; None: the events end.
+        """
         with self._changed.condition:
+            self._error = self._error or error
             self._closing = self._stopped = True
             self._parts.clear()
             self._changed.notify()
         self._scheduler.abandon(self._share)
 
     def __iter__(self) -> Iterator[LiveEvent]:
-        return iterate(self._all_events(), "a LiveSession")
-
-    def _all_events(self) -> Iterator[LiveEvent]:
         while True:
             with self._changed.condition:
                 self._changed.condition.wait_for(self._has_event)
@@ -396,12 +371,11 @@ class LiveSession(Explained):
             self._ear.configure(self._completed, self._settings.rule)
 
     def _lag(self) -> float:
+        oldest = self._ear.end
         if self._parts:
-            oldest = min(max(self._covered, self._parts[0].start), self._ear.end)
+            oldest = self._parts[0].end
         elif self._settings.policy and (speech := self._ear.window(self._covered)):
             oldest = speech[0].start
-        else:
-            return 0.0
         return to_seconds(self._ear.end - oldest)
 
     def _report_lag(self) -> None:
@@ -420,7 +394,7 @@ class LiveSession(Explained):
         try:
             with self._scheduler.running(self._share):
                 while (task := self._next_task()) is not None:
-                    task()
+                    self._attempt(task)
         except ClosedError as closed:
             error = None if self._stopped else closed
         except Exception as unexpected:  # noqa: BLE001 - raised where the events are read
@@ -431,19 +405,41 @@ class LiveSession(Explained):
                 self._error = self._error or error
                 self._parts.clear()
                 self._changed.notify()
-            self._at_end()
+            self._at_end(self)
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        """Work on a text. If a partial text fails, the final text of its part is still decoded."""
+        try:
+            task()
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - `_finish` reports errors of final texts
+            log.warning("a partial text of a live session failed: %s", as_error(error, None))
+            with self._changed.condition:
+                self._covered = self._ear.examined
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for work: a final text, or newer audio for a partial text; None at the end."""
         with self._changed.condition:
-            while True:
-                if self._stopped or (self._closing and not self._parts):
-                    return None
-                if self._parts:
-                    return partial(self._finish, self._parts[0])
-                if (task := self._newest()) is not None:
+            while not (self._stopped or (self._closing and not self._parts)):
+                if (task := self._work()) is not None:
                     return task
+                self._is_idle = True
+                self._changed.notify()
                 self._changed.condition.wait()
+                self._is_idle = False
+        return None
+
+    def _work(self) -> Callable[[], None] | None:
+        """Return the next work; None if more audio is needed."""
+        return partial(self._finish, self._parts[0]) if self._parts else self._newest()
+
+    def _wait_for_text(self) -> None:
+        """Wait until the text of all audio is decoded as far as it can be. For measurements."""
+        with self._changed.condition:
+            self._changed.condition.wait_for(
+                lambda: self._ended or (self._is_idle and self._work() is None)
+            )
 
     def _newest(self) -> Callable[[], None] | None:
         """Return the work on the newest audio, if there is enough of it."""
@@ -455,7 +451,7 @@ class LiveSession(Explained):
             and not (self._early and self._early[0] == chunk.speech)
             and not self._scheduler.activity.waiting_rows
         ):
-            return partial(self._decode_early, chunk, self._completed)
+            return partial(self._decode_early, self._ear.turn, chunk, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:
             return None
         speech = self._ear.window(self._start)
@@ -474,11 +470,19 @@ class LiveSession(Explained):
         samples = self._ear.copy(start, end)
         return Chunk(0, 0, (SpeechSpan(start, end),), inside, samples)
 
-    def _decode_early(self, chunk: Chunk, options: Options) -> None:
+    def _decode_early(self, turn: int, chunk: Chunk, options: Options) -> None:
         """Decode a part in a pause, because its turn may end there."""
         self._apply(options)
+        self._early = chunk.speech, None
         with self._decoder.at(chunk.start):
-            self._early = chunk.speech, self._decoder.final(chunk)
+            text = self._decoder.final(chunk)
+        self._early = chunk.speech, text
+        if self._settings.policy is not None:
+            progress = self._text.offer_pause(text.words)
+            self._settle(turn, progress.words, text.language, progress.tail)
+            with self._changed.condition:
+                self._covered = max(self._covered, chunk.end)
+                self._move_window(chunk.end)
 
     def _decode_newest(self, turn: int, chunk: Chunk, options: Options) -> None:
         """Decode the newest audio, and settle words."""
@@ -546,8 +550,9 @@ class LiveSession(Explained):
             self._report_lag()
 
     def _final(self, chunk: Chunk) -> FinalText:
-        if self._early and self._early[0] == chunk.speech:
-            return self._early[1]
+        speech, text = self._early or ((), None)
+        if text and speech == chunk.speech:
+            return text
         with self._decoder.at(chunk.start):
             return self._decoder.final(chunk)
 
@@ -572,3 +577,44 @@ class LiveSession(Explained):
         if options is not self._applied:
             self._decoder.configure(options)
             self._applied = options
+
+
+class LiveSessions:
+    """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
+
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._shares: dict[LiveSession, RunShare] = {}
+
+    def open(self, scheduler: Scheduler, settings: LiveSettings, options: Options) -> LiveSession:
+        """Return a new session.
+
+        Raises:
+            OptionError: the model cannot honour an option.
+            ModelError: no installed package contains the weights of the voice activity detector.
+        """
+        share = RunShare()
+        with self._lock:  # the session may end at once
+            session = LiveSession(scheduler, share, settings, options, self._end)
+            self._shares[session] = share
+            self._weigh()
+        return session
+
+    def close(self) -> None:
+        """End all sessions with a ClosedError."""
+        with self._lock:
+            sessions = list(self._shares)
+        for session in sessions:
+            session.cancel(ClosedError("the Transcriber was closed"))
+
+    def _end(self, session: LiveSession) -> None:
+        with self._lock:
+            self._shares.pop(session, None)
+            self._weigh()
+
+    def _weigh(self) -> None:
+        for share in self._shares.values():
+            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)

@@ -84,20 +84,38 @@ class PartText:
             policy: when a word is settled.
         """
         new = _after(words, prefix)
-        settled = []
+        count = 0
         for index, word in enumerate(new[:-1]):
             if not self._is_settled(index, word, end, policy):
                 break
-            settled.append(word)
+            if _may_part(word, new[index + 1]):
+                count = index + 1
+        return self._settle(new, count)
+
+    def offer_pause(self, words: Sequence[AlignedWord]) -> Progress:
+        """Add the text of all audio before a pause: all words but the last are settled.
+
+        Args:
+            words: of the text of the part.
+        """
+        new = list(words[self._position(words) :])
+        count = len(new) - 1
+        while count > 0 and not _may_part(new[count - 1], new[count]):
+            count -= 1
+        return self._settle(new, max(count, 0))
+
+    def _settle(self, new: Sequence[AlignedWord], count: int) -> Progress:
+        """Settle the first words, without the marks after the last of them."""
+        settled = list(new[:count])
         while settled and not _normal(settled[-1].text):  # marks wait for the next word
             settled.pop()
-        rest = new[len(settled) :]
+        rest = list(new[len(settled) :])
+        self._previous = tuple(_normal(word.text) for word in rest)
         if settled and (marks := _trailing_marks(settled[-1].text)):
             last = settled[-1]
             settled[-1] = replace(last, text=last.text[: -len(marks)])
-            rest = [replace(last, text=marks), *rest]
+            rest.insert(0, replace(last, text=marks))
         self.words += settled
-        self._previous = tuple(map(_normal, (word.text for word in new[len(settled) :])))
         return Progress(tuple(settled), "".join(word.text for word in rest))
 
     def finish(self, words: Sequence[AlignedWord]) -> tuple[AlignedWord, ...]:
@@ -148,6 +166,14 @@ def _after(words: Sequence[AlignedWord], prefix: str) -> list[AlignedWord]:
             marks = word.text[len(word.text) - (count - length) :]
             return [replace(word, text=marks), *words[index + 1 :]]
     return []
+
+
+def _may_part(word: AlignedWord, following: AlignedWord) -> bool:
+    """Return whether two words are no parts of one: "ill-disposed", "l'été".
+
+    In languages without spaces, every character is a word.
+    """
+    return following.text[:1].isspace() or (word.text[-1:] + following.text[:1]).isalnum()
 
 
 def _trailing_marks(text: str) -> str:
