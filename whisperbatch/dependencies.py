@@ -60,6 +60,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         "typer": "typer",
         "typing_extensions": "typing-extensions",
         "uvicorn": "uvicorn",
+        "websockets": "websockets",
     }
 )
 """Module -> package that contains the module."""
@@ -89,6 +90,7 @@ NEWEST: Final[Mapping[str, str]] = MappingProxyType(
         "typer": "0.29.2",
         "typing-extensions": "4.16.0",
         "uvicorn": "0.54.0",
+        "websockets": "17.4",
     }
 )
 """Package -> the newest version that `make newest` has passed with; the command says when a version

@@ -151,7 +151,7 @@ PUBLIC: Final = {
     # of the command line only
     *("server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),
     # of the server only
-    *("decoding.prompts", "huggingface"),
+    *("decoding.prompts", "huggingface", "live"),
 }
 """What these programs may import beside `whisperbatch` itself."""
 

@@ -85,7 +85,7 @@ PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 SERVER_MODULES: Final = (
     *("fastapi", "uvicorn", "h11", "python_multipart", "pydantic_settings", "prometheus_client"),
-    *("pydantic", "starlette"),
+    *("pydantic", "starlette", "websockets"),
 )
 """Modules of the extra `server`."""
 SERVER_FLAGS: Final = (

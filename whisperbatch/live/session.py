@@ -212,25 +212,31 @@ class LiveSession(Explained):
                 self._error = self._error or error
             self.close()
 
-    def flush(self) -> None:
+    def flush(self) -> int | None:
         """End the current turn now, without waiting for a pause. Does nothing between two turns.
 
+        Returns:
+            Number of the turn; None between two turns.
+
         Raises:
             ClosedError: the session was closed or cancelled.
         """
         with self._changed.condition:
             self._check_open()
-            self._hear(self._ear.flush())
+            return self._hear(self._ear.flush())
 
-    def clear(self) -> None:
+    def clear(self) -> int | None:
         """Forget the audio of the current turn: it ends without a final text.
 
+        Returns:
+            Number of the turn; None between two turns.
+
         Raises:
             ClosedError: the session was closed or cancelled.
         """
         with self._changed.condition:
             self._check_open()
-            self._hear(self._ear.clear())
+            return self._hear(self._ear.clear())
 
     def update(self, **changes: object) -> None:
         """Change settings and options. They hold from the next turn on.
@@ -340,18 +346,22 @@ class LiveSession(Explained):
         if self._ear.turn is not None:
             self._changed.notify()
 
-    def _hear(self, items: Iterable[Heard]) -> None:
+    def _hear(self, items: Iterable[Heard]) -> int | None:
+        """Report what the audio shows; return the number of the turn that has ended, if any."""
+        ended = None
         for item in items:
             if isinstance(item, Began):
                 self._emit(TurnStarted(item.turn, to_seconds(item.start)))
             elif isinstance(item, Ended):
                 start, end = to_seconds(item.start), to_seconds(item.end)
                 self._emit(TurnEnded(item.turn, start, end))
+                ended = item.turn
             else:
                 self._parts.append(item)
                 self._changed.notify()
         if self._pending and self._ear.turn is None:
             self._configure()
+        return ended
 
     def _configure(self) -> None:
         """Apply the settings of the next turn."""

@@ -1,6 +1,7 @@
 """The application: its routes, and its state from its start to its end.
 
 recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.submit
+                   ├─> /v1/realtime ──> realtime ──> asr.live
                    ├─> /, /predict ──> endpoints ──> asr.submit
                    ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
                    ├─> /api/ps, /api/load, /api/unload ──> administration
@@ -19,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import WebSocketRoute
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
@@ -45,7 +47,9 @@ from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
-from whisperbatch.server.records import Record, Recorder, note_error
+from whisperbatch.server.realtime.endpoint import Realtime
+from whisperbatch.server.realtime.limits import Sessions
+from whisperbatch.server.records import REQUESTS, Record, Recorder, note_error
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.spans import Spans
 from whisperbatch.server.transcriptions import Transcriptions
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
 TITLE: Final = "whisperbatch"
 API_PREFIXES: Final = ("/v1", "", "/api/v1")
 """OpenAI's, of LocalAI, and of the endpoint that Hugging Face published."""
+
+REALTIME_PATHS: Final = tuple(f"{prefix}/realtime" for prefix in API_PREFIXES)
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +75,7 @@ class Server:
     Attributes:
         settings: as given.
         admission: the limit of requests; closed when the server shuts down.
+        sessions: the places of live sessions.
         models: the models.
         app: the ASGI application.
         failure: why the models cannot be loaded; None if they can, or are not loaded yet.
@@ -110,6 +117,8 @@ class Server:
         )
         models = [self.models, *([self._assisted] if self._assisted else [])]
         self._administration = Administration(settings, models, self.admission)
+        self.sessions = Sessions(self.admission, settings.max_sessions)
+        self._realtime = Realtime(settings, self.models, self.sessions, self._metrics)
         self._analyses = Analyses(settings, self.models, self.admission, downloads)
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
@@ -143,6 +152,11 @@ class Server:
         if settings.otel:
             ended.append(Spans().note)
         self.app: ASGIApp = Recorder(guarded, settings.root_path, ended)
+
+    @property
+    def active(self) -> int:
+        """Number of requests and live sessions that have not ended."""
+        return self.admission.active + self.sessions.active
 
     @property
     def failure(self) -> BaseException | None:
@@ -220,6 +234,9 @@ class Server:
                     include_in_schema=prefix == API_PREFIXES[0],
                 )(getattr(self, f"_{task}"))
 
+        for path in REALTIME_PATHS:
+            app.router.routes.append(WebSocketRoute(path, self._realtime.connect))
+            app.get(path, include_in_schema=False)(_ask_for_upgrade)
         administration = self._administration
         app.get("/api/ps", summary="The loaded models")(administration.list_loaded)
         app.post("/api/load", summary="Load a model")(administration.load)
@@ -303,6 +320,15 @@ class Server:
         return await self._transcriptions.answer(request, "translate")
 
 
+async def _ask_for_upgrade() -> None:
+    """Refuse a request for a live session that is no WebSocket.
+
+    Raises:
+        ApiError: always.
+    """
+    raise ApiError(426, "connect to this path with a WebSocket", code="upgrade_required")
+
+
 class _WithoutSlash:
     """Answers `/path/` like `/path`. A redirect would lead to the host that the client named.
 
@@ -314,7 +340,7 @@ class _WithoutSlash:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http" and scope["path"] != "/":
+        if scope["type"] in REQUESTS and scope["path"] != "/":
             scope["path"] = scope["path"].removesuffix("/")
         await self._app(scope, receive, send)
 
