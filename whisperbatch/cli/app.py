@@ -35,6 +35,7 @@ from whisperbatch.cli.flags import (
 )
 from whisperbatch.cli.help import MAX_WIDTH, MORE, UNGROUPED, Flag, print_page
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
+from whisperbatch.cli.live import WITHOUT_EFFECT, LiveArguments, transcribe_live
 from whisperbatch.cli.messages import message_of, usage_message
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
@@ -214,6 +215,14 @@ def detect_language(arguments: DetectionArguments) -> None:
     """Print the spoken language of recordings."""
     configure_logging(verbose=arguments.verbose)
     raise typer.Exit(detect_languages(arguments))
+
+
+@app.command("live", cls=ListedCommand)
+@flags.with_arguments(LiveArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=WITHOUT_EFFECT)
+def live(arguments: LiveArguments) -> None:
+    """Print text while people speak: microphone, stream, or file."""
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(transcribe_live(arguments))
 
 
 @app.command("models", cls=ListedCommand)

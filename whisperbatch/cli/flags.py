@@ -65,7 +65,7 @@ FLAG_NAMES: Final = {
         for field in fields(cls)
     ),
     *inspect.signature(load).parameters,
-    "plot",
+    *("plot", "delay", "turn_silence"),
 }
 """Names in docstrings that become flags in help texts."""
 
@@ -144,15 +144,23 @@ Verbose = Annotated[
 ]
 
 
-def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
-    """Yield a flag for each option; its default, None, means that the flag is not given."""
+def option_flags(
+    names: Iterable[str] | None = None, hidden: Collection[str] = ()
+) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each option; its default, None, means that the flag is not given.
+
+    Args:
+        names: of the options; None for all.
+        hidden: options that the help pages do not list.
+    """
     sections = documented_sections()
     declared = {field.name: field for field in fields(options.Options)}
     for section, panel in PANELS.items():
         for name, description in sections[section].items():
             if names is None or name in names:
                 field = declared[name]
-                yield make_flag(name, field.type, field.default, description, panel)
+                kind, shown = field.type, name not in hidden
+                yield make_flag(name, kind, field.default, description, panel, listed=shown)
 
 
 def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
@@ -174,7 +182,13 @@ def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
 
 
 def make_flag(
-    name: str, annotation: object, default: object, description: str, panel: str
+    name: str,
+    annotation: object,
+    default: object,
+    description: str,
+    panel: str,
+    *,
+    listed: bool = True,
 ) -> inspect.Parameter:
     """Return a parameter that Typer shows as a flag.
 
@@ -184,11 +198,12 @@ def make_flag(
         default: its default, for the help text.
         description: its help text, unless `HELP_TEXTS` has another.
         panel: the heading on the help page.
+        listed: whether the help pages list the flag.
     """
     spelling = flag_of(name)
     stated = "" if default in (None, "", ()) else f" Default: {_default_text(default)}."
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
-    settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
+    settings: dict[str, Any] = {"help": text, "rich_help_panel": panel, "hidden": not listed}
     value_type = without_none(annotation)
     typer_type: Any = str
     if name == "language":
@@ -248,7 +263,11 @@ def argument_flags(arguments: type[Any]) -> Iterator[inspect.Parameter]:
 
 
 def with_arguments(
-    arguments: type[Any], *, load: Sequence[str] = (), options: Collection[str] = ()
+    arguments: type[Any],
+    *,
+    load: Sequence[str] = (),
+    options: Collection[str] = (),
+    hidden: Collection[str] = (),
 ) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
     """Return a decorator for a command whose flags are collected in a dataclass.
 
@@ -256,9 +275,10 @@ def with_arguments(
         arguments: the dataclass. Its fields declare flags, see `argument_flags`.
         load: keywords of `load` that are flags: the field `load_keywords`.
         options: options that are flags: the field `options`, keywords of the command's function.
+        hidden: options that are flags, and that the help pages do not list.
     """
     declared = tuple(argument_flags(arguments))
-    more = (*load_flags(load, "Model"), *option_flags(options))
+    more = (*load_flags(load, "Model"), *option_flags(options, hidden))
 
     def decorate(function: Callable[[Any], None]) -> Callable[..., None]:
         @with_flags(*declared, *more)
