@@ -35,7 +35,7 @@ from whisperbatch.cli.flags import (
 )
 from whisperbatch.cli.help import MAX_WIDTH, MORE, UNGROUPED, Flag, print_page
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
-from whisperbatch.cli.live import WITHOUT_EFFECT, LiveArguments, transcribe_live
+from whisperbatch.cli.live import LiveArguments, transcribe_live
 from whisperbatch.cli.messages import message_of, usage_message
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
@@ -63,6 +63,7 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
+from whisperbatch.live.settings import REFUSED
 from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES
 from whisperbatch.text import shown
 
@@ -82,6 +83,8 @@ LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
 OPTIONS: Final = {*OPTION_NAMES} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
+LIVE_FLAGS: Final = ("delay", "turn_silence")
+"""Fields of `LiveSettings` that are flags."""
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 SERVER_MODULES: Final = (
@@ -218,7 +221,9 @@ def detect_language(arguments: DetectionArguments) -> None:
 
 
 @app.command("live", cls=ListedCommand)
-@flags.with_arguments(LiveArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=WITHOUT_EFFECT)
+@flags.with_arguments(
+    LiveArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=REFUSED, live=LIVE_FLAGS
+)
 def live(arguments: LiveArguments) -> None:
     """Print text while people speak: microphone, stream, or file."""
     configure_logging(verbose=arguments.verbose)

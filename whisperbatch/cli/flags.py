@@ -22,6 +22,7 @@ from whisperbatch import load, options
 from whisperbatch.cli.help import UNGROUPED, Flag, print_page
 from whisperbatch.engines.settings import EngineName
 from whisperbatch.errors import OptionError
+from whisperbatch.live import LiveSettings
 from whisperbatch.models import available_models
 from whisperbatch.options import (
     SHORT_FLAGS,
@@ -61,11 +62,11 @@ PANELS: Final = {
 FLAG_NAMES: Final = {
     *(
         field.name
-        for cls in (options.Options, SubtitleOptions, TableOptions)
+        for cls in (options.Options, SubtitleOptions, TableOptions, LiveSettings)
         for field in fields(cls)
     ),
     *inspect.signature(load).parameters,
-    *("plot", "delay", "turn_silence"),
+    "plot",
 }
 """Names in docstrings that become flags in help texts."""
 
@@ -73,6 +74,13 @@ PYTHON_SENTENCE: Final = re.compile(r" (?:In Python|An array)\b.*?\.(?= |$)")
 """A sentence in a docstring that has no meaning on the command line."""
 
 HELP_TEXTS: Final = {
+    "delay": (
+        "How long text is held back, so that fewer words are wrong: 0.3, 0.6, 1 or 1.6 s. xhigh "
+        "shows the text of a turn only when it is final."
+    ),
+    "turn_silence": (
+        "Seconds of silence that end a turn. The text of a turn is then decoded again, and final."
+    ),
     "clip_timestamps": (
         "Time ranges to transcribe, in seconds: start,end,start,end,... in ascending order and "
         "without overlap. Without the last end, the last range lasts to the end of the recording."
@@ -168,6 +176,15 @@ def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]
     descriptions = documented_fields(group)
     for field in fields(group):
         yield make_flag(field.name, field.type, field.default, descriptions[field.name], panel)
+
+
+def live_flags(names: Iterable[str]) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each of these settings of a live session."""
+    descriptions = documented_fields(LiveSettings)
+    declared = {field.name: field for field in fields(LiveSettings)}
+    for name in names:
+        field = declared[name]
+        yield make_flag(name, field.type, field.default, descriptions[name], UNGROUPED)
 
 
 def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
@@ -268,6 +285,7 @@ def with_arguments(
     load: Sequence[str] = (),
     options: Collection[str] = (),
     hidden: Collection[str] = (),
+    live: Collection[str] = (),
 ) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
     """Return a decorator for a command whose flags are collected in a dataclass.
 
@@ -276,9 +294,10 @@ def with_arguments(
         load: keywords of `load` that are flags: the field `load_keywords`.
         options: options that are flags: the field `options`, keywords of the command's function.
         hidden: options that are flags, and that the help pages do not list.
+        live: settings of a live session that are flags, and become options, too.
     """
     declared = tuple(argument_flags(arguments))
-    more = (*load_flags(load, "Model"), *option_flags(options, hidden))
+    more = (*live_flags(live), *load_flags(load, "Model"), *option_flags(options, hidden))
 
     def decorate(function: Callable[[Any], None]) -> Callable[..., None]:
         @with_flags(*declared, *more)

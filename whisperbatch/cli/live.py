@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -32,9 +32,9 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
-from whisperbatch.live import Delay, Failed, LiveSession
+from whisperbatch.live import Failed, LiveSession, LiveSettings
 from whisperbatch.live import Final as FinalText
-from whisperbatch.options import resolve
+from whisperbatch.live.settings import live_options, split_keywords
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers import (
@@ -51,12 +51,6 @@ MIN_RATE: Final = 8_000  # Hz, of raw samples
 MAX_RATE: Final = 192_000  # Hz, of raw samples
 BLOCK: Final = 0.1  # seconds of raw samples that are read at a time
 WAIT: Final = 0.1  # seconds before samples that the session did not take are given again
-WITHOUT_EFFECT: Final = {
-    *("clip_timestamps", "condition_on_previous_text", "max_duration", "timestamps", "track"),
-    *("multilingual", "code_switching_output", "second_opinion"),
-    *("diarize", "diarizer", "num_speakers", "min_speakers", "max_speakers", "known_speakers"),
-}
-"""Options of `transcribe` that the help pages do not list, because a live session refuses them."""
 ENDING: Final = "ended; the last text follows, a second Ctrl-C stops at once"
 
 
@@ -106,26 +100,6 @@ class LiveArguments:
             show_default=False,
         ),
     ] = ""
-    delay: Annotated[
-        Delay | None,
-        typer.Option(
-            "--delay",
-            metavar="NAME",
-            help=f"{', '.join(get_args(Delay))}: later is better. This is the time that a word "
-            "waits before it settles; with xhigh, only final text is shown. Default: low.",
-            show_default=False,
-        ),
-    ] = None
-    turn_silence: Annotated[
-        float | None,
-        typer.Option(
-            "--turn-silence",
-            metavar="SECONDS",
-            help="Silence that ends a turn. Its text is then decoded again, and is final. "
-            "Default: 0.5.",
-            show_default=False,
-        ),
-    ] = None
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print each event as a line of JSON.")
     ] = False
@@ -187,9 +161,10 @@ def _keywords(arguments: LiveArguments) -> dict[str, Any]:
     formats = (format_of(arguments.file),) if arguments.file else ()
     keywords = with_words(arguments.options, arguments.layout, arguments.tables, formats)
     # the model is not loaded if an option is wrong
-    settings_of(arguments.load_keywords).check(resolve(None, **keywords).search)
-    own = {"delay": arguments.delay, "turn_silence": arguments.turn_silence}
-    return keywords | {name: value for name, value in own.items() if value is not None}
+    settings, others = split_keywords(keywords)
+    LiveSettings(**settings)
+    settings_of(arguments.load_keywords).check(live_options(None, **others).search)
+    return keywords
 
 
 def _has_source(arguments: LiveArguments) -> bool:
@@ -303,12 +278,12 @@ class _Run:
             waits: whether the source waits while the session is busy.
         """
         with start() as session:
+            self._session = session
             thread = None
             if blocks is not None:
                 feed = partial(self._feed, session, blocks, waits=waits)
                 thread = in_background(feed, "whisperbatch-feed")
             self._screen.show_status(LISTENING)
-            self._session = session
             try:
                 for event in session:
                     if isinstance(event, FinalText) and self._file:
