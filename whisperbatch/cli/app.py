@@ -52,6 +52,7 @@ from whisperbatch.cli.transcribe import (
     detect_languages,
     transcribe_all,
 )
+from whisperbatch.cli.wyoming import WyomingArguments, serve_wyoming
 from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.memory import return_large_arrays_at_once
 from whisperbatch.engines.settings import setting_parameters
@@ -305,6 +306,16 @@ def serve(context: typer.Context) -> None:
         shown_flags,
         brief="--help" not in context.args,
     )
+
+
+@app.command("wyoming", cls=ListedCommand)
+@flags.with_arguments(
+    WyomingArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=REFUSED, live=LIVE_FLAGS
+)
+def wyoming(arguments: WyomingArguments) -> None:
+    """Serve Home Assistant, with the Wyoming protocol."""
+    configure_logging(verbose=arguments.verbose)
+    serve_wyoming(arguments)
 
 
 app.registered_commands += plan_commands.registered_commands + check.app.registered_commands

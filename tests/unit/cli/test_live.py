@@ -5,20 +5,18 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
-from typing_extensions import Self
 
 from tests.unit.cli.displays import Display
+from tests.unit.cli.fake_live import FakeSession, FakeTranscriber, failed, final
 from tests.unit.transcripts import segment
 from whisperbatch.cli import app as program
 from whisperbatch.cli import live
@@ -33,23 +31,12 @@ from whisperbatch.cli.microphone import Microphone, list_devices
 from whisperbatch.errors import (
     AudioError,
     BacklogError,
-    ClosedError,
-    EngineError,
     MissingExtraError,
     OptionError,
     WriteError,
 )
-from whisperbatch.live import Failed, Final, Lag, LiveEvent, Settled, Tail, TurnEnded, TurnStarted
-from whisperbatch.types import Segment, Word
-
-
-def final(turn: int, *said: Segment) -> Final:
-    return Final(turn, said, complete=True, language="en" if said else None, duration=1.0)
-
-
-def failed(turn: int, *, complete: bool = True) -> Failed:
-    return Failed(turn, EngineError("out of memory"), complete=complete)
-
+from whisperbatch.live import Lag, Settled, Tail, TurnEnded, TurnStarted
+from whisperbatch.types import Word
 
 HELLO = (
     TurnStarted(0, 3.1),
@@ -68,68 +55,6 @@ FINE = (
     final(1, segment("Fine, thanks.", 6.1, 6.5, id=1)),
 )
 SILENT_TURN = (TurnStarted(2, 9.0), TurnEnded(2, 9.0, 9.5), final(2))
-
-
-class FakeSession:
-    """A session that says what it hears: each fed block is a turn with the number of its bytes."""
-
-    def __init__(self, events: tuple[LiveEvent, ...] = (), *, refused: int = 0) -> None:
-        self.fed: list[bytes] = []
-        self.cancelled = False
-        self._refused = refused
-        self._events: SimpleQueue[LiveEvent | None] = SimpleQueue()
-        self._closed = threading.Lock()
-        for event in events:
-            self._events.put(event)
-
-    def feed(self, samples: bytes) -> None:
-        if self._refused:
-            self._refused -= 1
-            raise BacklogError("is 61 s behind")
-        if self._closed.locked():
-            raise ClosedError("the session is closed")
-        turn = len(self.fed)
-        self.fed.append(samples)
-        said = segment(f"{len(samples)} bytes.", turn, turn + 1.0, id=turn)
-        self._events.put(Settled(turn, f" {said.text}", (), turn, turn + 1.0, "en"))
-        self._events.put(final(turn, said))
-
-    def close(self) -> None:
-        if self._closed.acquire(blocking=False):
-            self._events.put(None)
-
-    def cancel(self) -> None:
-        self.cancelled = True
-        self.close()
-
-    def __iter__(self) -> Iterator[LiveEvent]:
-        while (event := self._events.get()) is not None:
-            yield event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cancel()
-
-
-class FakeTranscriber:
-    """Returns a session, and notes with what it was opened."""
-
-    def __init__(self, session: FakeSession) -> None:
-        self.session = session
-        self.given: tuple[Any, ...] = ()
-        self.keywords: Mapping[str, Any] = {}
-
-    def live(self, *given: Any, **keywords: Any) -> FakeSession:
-        self.given, self.keywords = given, keywords
-        return self.session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
