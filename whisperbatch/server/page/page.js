@@ -318,9 +318,9 @@ function drawMeter() {
   frame();
 }
 
-// From -60 dB to -6 dB.
+// From -50 dB to 0 dB.
 function shareOf(level) {
-  return Math.max(0, Math.min(1, (20 * Math.log10(level + 1e-9) + 60) / 54));
+  return Math.max(0, Math.min(1, (20 * Math.log10(level + 1e-9) + 50) / 50));
 }
 
 // --- files
