@@ -6,6 +6,7 @@
     ├── ModelError                      weights that are missing, damaged or of another kind
     ├── MissingExtraError (ImportError) an optional dependency that is not installed
     ├── EngineError                     the engine failed on a batch
+    ├── BacklogError                    a live session is too far behind
     ├── WriteError                      an output file cannot be written
     ├── InternalError                   an unexpected exception: a bug in whisperbatch
     └── ClosedError (RuntimeError)      a Transcriber was used after close()
@@ -23,6 +24,7 @@ from whisperbatch.addresses import without_secrets
 
 __all__ = [
     "AudioError",
+    "BacklogError",
     "ClosedError",
     "EngineError",
     "InternalError",
@@ -127,6 +129,10 @@ class InternalError(WhisperBatchError):
 
 class ClosedError(WhisperBatchError, RuntimeError):
     """A Transcriber was used after it was closed."""
+
+
+class BacklogError(WhisperBatchError):
+    """A live session is too far behind: the audio that was fed last was not added."""
 
 
 class WriteError(WhisperBatchError):

@@ -19,7 +19,6 @@ longer than its header states counts as long from then on. If there is no place 
 recording, it waits again, and begins again from its start: the segments are the same.
 """
 
-import asyncio
 import threading
 import time
 from collections import deque
@@ -39,7 +38,13 @@ from whisperbatch.pipeline_run import PipelineRun
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.text import brief, description
-from whisperbatch.threads import JOIN_TIMEOUT, in_background, reset_after_fork, stop_at_exit
+from whisperbatch.threads import (
+    JOIN_TIMEOUT,
+    Changes,
+    in_background,
+    reset_after_fork,
+    stop_at_exit,
+)
 from whisperbatch.types import Explained, Segment, Transcript, iterate
 
 SHORT: Final = 120.0  # seconds; longer recordings take only the places for long recordings
@@ -127,15 +132,14 @@ class Submission(Explained):
         self._place: _Place = _NOWHERE
         self._submitted = time.monotonic()
         self._active_since: float | None = None  # or the end, if it was cancelled before
-        self._changed = threading.Condition()
+        self._changed = Changes()
         self._segments: list[Segment] = []
         self._result: Transcript | WhisperBatchError | None = None
-        self._tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         reset_after_fork(self)
 
     def _after_fork(self) -> None:
         """End without a result: the threads are in the parent. See `threads.Inheritable`."""
-        self._changed, self._tasks = threading.Condition(), []
+        self._changed = Changes()
         self._result = self._result or EngineError(
             "the recording was submitted before a fork, and its threads are in the parent process; "
             "submit the recording in the process that needs the result"
@@ -185,8 +189,8 @@ class Submission(Explained):
             OptionError: an option does not fit the recording.
             InternalError: an unexpected exception, which is a bug.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._result is not None, timeout)
+        with self._changed.condition:
+            self._changed.condition.wait_for(lambda: self._result is not None, timeout)
         if self._result is None:
             raise TimeoutError(f"the recording has not ended within {timeout:g} s")
         if isinstance(self._result, WhisperBatchError):
@@ -218,7 +222,7 @@ class Submission(Explained):
     async def __aiter__(self) -> AsyncIterator[Segment]:
         position = 0
         while True:
-            await self._until(lambda: self._has(position))  # noqa: B023 - called in this pass only
+            await self._changed.until(lambda: self._has(position))  # noqa: B023 - called in this pass only
             if (segment := self._segment(position)) is None:
                 return
             yield segment
@@ -240,32 +244,16 @@ class Submission(Explained):
         self.cancel()
 
     async def _await_result(self) -> Transcript:
-        await self._until(lambda: self.done)
+        await self._changed.until(lambda: self.done)
         return self.result()
-
-    async def _until(self, is_due: Callable[[], bool]) -> None:
-        """Wait in an event loop until a condition is true; it is checked at every change."""
-        loop = asyncio.get_running_loop()
-        while True:
-            future: asyncio.Future[None] = loop.create_future()
-            with self._changed:
-                if is_due():
-                    return
-                self._tasks.append((loop, future))
-            try:
-                await future
-            finally:
-                with self._changed:
-                    if (loop, future) in self._tasks:
-                        self._tasks.remove((loop, future))
 
     def _has(self, position: int) -> bool:
         return position < len(self._segments) or self.done
 
     def _segment(self, position: int) -> Segment | None:
         """Wait for a segment; return None after the last, or raise the error of the recording."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._has(position))
+        with self._changed.condition:
+            self._changed.condition.wait_for(lambda: self._has(position))
             if position < len(self._segments):
                 return self._segments[position]
         self.result()
@@ -313,26 +301,17 @@ class Submission(Explained):
                 self._run, self._source, self._place = None, None, _NOWHERE
 
     def _add(self, segment: Segment) -> None:
-        with self._changed:
+        with self._changed.condition:
             if not self.done:
                 self._segments.append(segment)
-                self._notify()
+                self._changed.notify()
 
     def _end(self, result: Transcript | WhisperBatchError) -> None:
-        with self._changed:
+        with self._changed.condition:
             if self._result is None:
                 self._result = result
                 self._active_since = self._active_since or time.monotonic()
-                self._notify()
-
-    def _notify(self) -> None:
-        self._changed.notify_all()
-        tasks, self._tasks = self._tasks, []
-        for loop, future in tasks:
-            try:
-                loop.call_soon_threadsafe(_wake, future)
-            except RuntimeError:  # the event loop is closed, and the task with it
-                continue
+                self._changed.notify()
 
 
 @dataclass(frozen=True, slots=True)
@@ -707,8 +686,3 @@ def has_long_place(places: Places, active: int, waiting: int) -> bool:
 def is_short(length: float | None) -> bool:
     """Return whether a recording of this length, in seconds, may take any place."""
     return length is not None and length <= SHORT
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -15,6 +15,7 @@ these are `Inheritable`: they are reset in the child. Objects of C++ that own th
 be freed there: their destructors wait for threads that the child does not have.
 """
 
+import asyncio
 import atexit
 import contextvars
 import ctypes
@@ -286,6 +287,49 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
     os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+
+
+class Changes:
+    """A condition that threads, and tasks of event loops, wait for.
+
+    Attributes:
+        condition: is held by who changes or reads the state.
+    """
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self._tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def notify(self) -> None:
+        """Wake all waiting threads and tasks. Call this while the condition is held."""
+        self.condition.notify_all()
+        tasks, self._tasks = self._tasks, []
+        for loop, future in tasks:
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # the event loop is closed, and the task with it
+                continue
+
+    async def until(self, is_due: Callable[[], bool]) -> None:
+        """Wait in an event loop until a condition is true; it is checked at every change."""
+        loop = asyncio.get_running_loop()
+        while True:
+            future: asyncio.Future[None] = loop.create_future()
+            with self.condition:
+                if is_due():
+                    return
+                self._tasks.append((loop, future))
+            try:
+                await future
+            finally:
+                with self.condition:
+                    if (loop, future) in self._tasks:
+                        self._tasks.remove((loop, future))
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Lock:

@@ -12,6 +12,9 @@ from whisperbatch.apart import on_stop, runs_apart
 from whisperbatch.audio.reader import AudioReader, known_duration, open_audio, rewinding
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
+from whisperbatch.live import LiveSession, LiveSettings
+from whisperbatch.live.session import LiveSessions
+from whisperbatch.live.settings import LIVE_PARAMETERS, live_options, split_keywords
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
     OPTION_PARAMETERS,
@@ -59,6 +62,7 @@ class Transcriber(Explained):
         self._engine = engine
         self._scheduler = Scheduler(engine)
         self._submissions = Submissions(self._places())
+        self._live = LiveSessions()
         self._closed = False
         reset_after_fork(self)
 
@@ -66,6 +70,7 @@ class Transcriber(Explained):
         """Forget the runs of the parent process. See `threads.Inheritable`."""
         self._scheduler = Scheduler(self._engine, self._results)
         self._submissions = Submissions(self._places())
+        self._live = LiveSessions()
 
     def _with_results(self, results: ResultStore) -> "Transcriber":
         """Return a Transcriber of the same engine that does not compute stored results."""
@@ -372,6 +377,46 @@ class Transcriber(Explained):
         known = submitted_source(source, resolved, length, begin)
         return self._submissions.add(begin(), known, group, weight)
 
+    @with_parameters(*LIVE_PARAMETERS)
+    def live(
+        self,
+        source: Source | AudioReader | None = None,
+        *,
+        options: Options | None = None,
+        **keywords: object,
+    ) -> LiveSession:
+        """Open a live session: audio is fed while people speak, and text comes back.
+
+        Args:
+            source: a recording or a live address, as in `transcribe`, that the session reads until
+                its end; the session is then closed. None: the caller calls `feed`.
+            options: all options in one value.
+            **keywords: any field of `LiveSettings`, and any field of `Options` that has an effect
+                in a live session.
+
+        Returns:
+            The session. Iterate it to get its events.
+
+        Raises:
+            OptionError: an option is unknown or wrong, or has no effect in a live session.
+            AudioError: the source cannot be read; raised by the call, or where the events are read.
+            ModelError: no installed package contains the weights of the voice activity detector.
+            ClosedError: the Transcriber is closed.
+        """
+        own, others = split_keywords(keywords)
+        settings, resolved = LiveSettings(**own), live_options(options, **others)  # type: ignore[arg-type]  # checked there
+        self._check_open()
+        reader = None if source is None else open_audio(source, resolved)
+        try:
+            session = self._live.open(self._scheduler, settings, resolved)
+        except BaseException:
+            if reader:
+                reader.close()
+            raise
+        if reader:
+            session.read(reader)
+        return session
+
     @with_parameters(*DETECTION_PARAMETERS)
     @runs_apart
     def detect_language(
@@ -418,10 +463,12 @@ class Transcriber(Explained):
     def close(self) -> None:
         """Free the weights. Safe to call twice.
 
-        Streams that are still open raise ClosedError, and submitted recordings are cancelled.
+        Streams and live sessions that are still open raise ClosedError, and submitted recordings
+        are cancelled.
         """
         self._closed = True
         self._submissions.close()
+        self._live.close()
         self._engine.close()
 
     def __enter__(self) -> Self:

@@ -172,7 +172,7 @@ class Rounds(Scheduler):
         self._lock = threading.Lock()
         self._threads, self._waiting = threads, 0
 
-    def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
+    def compute(self, calls: Sequence[WaitingRow], patience: float | None = None) -> list[Any]:
         """See `Scheduler`."""
         with self._lock:
             self._queue.add(calls)

@@ -79,7 +79,12 @@ ALLOWED: Final = {
         *("apart", "boundary", "errors", "pipeline_run", "runtimes", "streams", "text", "threads"),
         "types",
     },
+    "live": {
+        *("audio", "boundary", "chunking", "decoding", "errors", "features", "language"),
+        *("options", "recording", "scheduling", "segmentation", "text", "threads", "types", "vad"),
+    },
     "transcriber": {
+        "live",
         *(
             "apart",
             "audio",

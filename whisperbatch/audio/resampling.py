@@ -48,10 +48,19 @@ class Resampler:
         name: name of the recording, for messages.
         channel: "mix", the channel to take, or "each".
         rate: sampling rate of the blocks, in Hz.
+        block: samples of a block; None for blocks of all samples that are ready.
     """
 
-    def __init__(self, name: str, channel: Delivery, rate: int = SAMPLING_RATE) -> None:
+    def __init__(
+        self,
+        name: str,
+        channel: Delivery,
+        rate: int = SAMPLING_RATE,
+        *,
+        block: int | None = BLOCK,
+    ) -> None:
         self._name = name
+        self._block = block
         self._channel = channel
         self._rate = rate
         self._resampler: AudioResampler | None = None
@@ -59,7 +68,7 @@ class Resampler:
         self._channels = 1  # number of channels that FFmpeg returns
 
     def push(self, frame: AudioFrame) -> Iterator[Samples]:
-        """Yield the blocks of `BLOCK` samples that `frame` completes.
+        """Yield the blocks that `frame` completes.
 
         If the format of the track changes, a shorter block with the last samples of the old
         format comes first.
@@ -97,7 +106,7 @@ class Resampler:
             format="flt",
             layout="mono" if mixes else frame.layout,
             rate=self._rate,
-            frame_size=BLOCK,
+            frame_size=self._block,
         )
 
     def _resample(self, frame: AudioFrame | None) -> Iterator[Samples]:

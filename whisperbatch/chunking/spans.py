@@ -75,6 +75,24 @@ class SpanFinder:
         self._max_end_margin = 0  # samples of margin that the waiting span can get at its end
         self.settled = 0
 
+    @property
+    def open_speech(self) -> tuple[int, int | None] | None:
+        """The speech that has not ended: its first sample, and that of the silence after it.
+
+        The silence is None while the speech continues. Positions have no margins.
+        """
+        if (speech := self._speech) is None:
+            return None
+        silence = speech.silence_start
+        return speech.start * self._hop, None if silence is None else silence * self._hop
+
+    def release(self) -> Iterator[SpeechSpan]:
+        """Yield the last span without waiting for the rest of its margin.
+
+        The margin ends at the last VAD frame, at the latest.
+        """
+        yield from self._release(self._frame * self._hop)
+
     def push(self, block: SpeechFrames) -> Iterator[SpeechSpan]:
         """Add a block of VAD frames and yield the spans that can no longer change.
 

@@ -10,7 +10,8 @@ from whisperbatch.live.events import (
     TurnEnded,
     TurnStarted,
 )
-from whisperbatch.live.session import Delay, LiveSession, Turns
+from whisperbatch.live.session import LiveSession
+from whisperbatch.live.settings import Delay, LiveSettings, Turns
 
 __all__ = [
     "Delay",
@@ -19,6 +20,7 @@ __all__ = [
     "Lag",
     "LiveEvent",
     "LiveSession",
+    "LiveSettings",
     "Settled",
     "Tail",
     "TurnEnded",

@@ -122,7 +122,7 @@ class Lag:
     """The session is behind the audio, or has caught up.
 
     Attributes:
-        seconds: age of the oldest speech without text; 0 after the session has caught up.
+        seconds: as `LiveSession.lag`; 0 after the session has caught up.
     """
 
     seconds: float

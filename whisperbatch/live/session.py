@@ -1,36 +1,160 @@
-"""A live session: audio is fed while people speak, and text comes back."""
+"""A live session: audio is fed while people speak, and text comes back.
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Literal
+    feed ──> detector, turns (`ear`)       the thread of the caller: about 1 ms for 100 ms of audio
+                 │ parts, newest audio
+                 ▼
+    partial and final texts (`decoding`)   a thread of the session; the engine is shared
+                 │ settled words (`settling`)
+                 ▼
+    events ──> for event in session        threads and tasks of the caller
+
+The thread of the session computes one row at a time, final texts first. A partial text that waits
+for the engine is replaced by one of newer audio, so that a busy machine gives fewer partial
+texts, not older ones.
+"""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from whisperbatch.live.events import LiveEvent
-from whisperbatch.types import Explained
+from whisperbatch.audio.reader import AudioReader
+from whisperbatch.audio.resampling import mixed
+from whisperbatch.boundary import as_error
+from whisperbatch.decoding.engine_options import options_for
+from whisperbatch.errors import BacklogError, ClosedError, EngineError, WhisperBatchError
+from whisperbatch.live.decoding import FinalText, LiveDecoder
+from whisperbatch.live.ear import Began, Ear, Ended, Heard, Part
+from whisperbatch.live.events import (
+    Failed,
+    Lag,
+    LiveEvent,
+    Settled,
+    Tail,
+    TurnEnded,
+    TurnStarted,
+)
+from whisperbatch.live.events import Final as FinalEvent
+from whisperbatch.live.settings import LiveSettings, changed
+from whisperbatch.live.settling import PartText
+from whisperbatch.live.source import SampleInput
+from whisperbatch.options import Options
+from whisperbatch.scheduling import RunShare, Scheduler, SharedModel, WithdrawnError
+from whisperbatch.segmentation.timed_text import AlignedWord
+from whisperbatch.text import description
+from whisperbatch.threads import Changes, Lock, in_background, reset_after_fork, stop_at_exit
+from whisperbatch.types import (
+    SAMPLING_RATE,
+    Chunk,
+    Explained,
+    Samples,
+    SpeechSpan,
+    Word,
+    to_samples,
+    to_seconds,
+)
+from whisperbatch.vad.levels import FRAME
 
-Delay = Literal["minimal", "low", "medium", "high", "xhigh"]
-Turns = Literal["vad", "manual"]
+log = logging.getLogger(__name__)
+
+MIN_SPEECH: Final = to_samples(0.6)  # samples of speech before the first partial text of a part
+MIN_NEW: Final = to_samples(0.3)  # samples of new audio before the next partial text
+READ_AHEAD: Final = 5.0  # seconds of lag at which a recording is not read further
+MAX_WINDOW: Final = to_samples(9.0)  # samples of a partial text; then the window moves on
+KEPT_WINDOW: Final = to_samples(4.0)  # samples that stay in the window, with settled words
+LIVE_SHARE: Final = 0.75  # of the engine, for all live sessions, beside one run over recordings
+LIMIT: Final = to_samples(29.0)  # samples of a partial text of which nothing is settled
+PATIENCE: Final = 0.5  # seconds in the queue, after which a partial row gets newer audio
+REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
+CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
 class LiveSession(Explained):
     """A live session. Thread-safe. `Transcriber.live` returns a LiveSession.
 
     Iterate with `for` or `async for`: the events come in order, and end after `close` and the last
-    `Final`. The events can be iterated once. At the end of a `with` or `async with` block, the
-    session is cancelled, if it has not ended.
+    `Final`. Each event is given once, also to several threads. At the end of a `with` or
+    `async with` block, the session is cancelled, if it has not ended.
     """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        share: RunShare,
+        settings: LiveSettings,
+        options: Options,
+        at_end: Callable[["LiveSession"], None] = lambda _: None,
+    ) -> None:
+        self._scheduler, self._share, self._at_end = scheduler, share, at_end
+        self._settings, self._options = settings, options
+        self._completed = options_for(scheduler.engine, options)
+        scheduler.engine.check(self._completed.search)
+        self._changed = Changes()
+        self._input = SampleInput(options.sampling_rate or SAMPLING_RATE)
+        self._ear = Ear(self._completed, settings.rule)
+        self._events: deque[LiveEvent] = deque()
+        self._parts: deque[Part] = deque()
+        self._closing = self._ended = self._stopped = self._is_idle = False
+        self._error: WhisperBatchError | None = None
+        self._pending: tuple[LiveSettings, Options] | None = None  # for the next turn
+        # of the thread of the session
+        self._decoder = LiveDecoder(SharedModel(scheduler, share, self._completed), self._completed)
+        self._applied = self._completed
+        self._text = PartText()
+        self._turn = -1  # whose text was settled last
+        self._language: str | None = None  # of the turn, once it is decided
+        self._tail = ""
+        self._start = self._covered = 0  # of the window; and the sample up to which text is known
+        self._early: tuple[tuple[SpeechSpan, ...], FinalText | None] | None = None
+        self._reported = 0.0  # the last lag
+        reset_after_fork(self)
+        stop_at_exit(self)
+        self._thread = in_background(self._run, "whisperbatch-live", waits=False)
+
+    def _after_fork(self) -> None:
+        """End the session: its thread is in the parent. See `threads.Inheritable`."""
+        self._changed, self._ended, self._closing = Changes(), True, True
+        self._error = EngineError(
+            "the session was opened before a fork, and its thread is in the parent process; open "
+            "a session in the process that needs the text"
+        )
+
+    def stop_at_exit(self) -> None:
+        """Cancel the session. See `threads.Stoppable`."""
+        self.cancel()
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "closing" if self._closing else "open"
+        return description(self, state, f"{self.duration:.1f} s")
 
     @property
     def duration(self) -> float:
         """Seconds of audio that were fed."""
-        raise NotImplementedError
+        return to_seconds(self._ear.end)
 
     @property
     def lag(self) -> float:
-        """Age in seconds of the oldest speech without text; 0 if there is none."""
-        raise NotImplementedError
+        """Seconds since the end of the oldest turn without its final text.
+
+        If all final texts are known: seconds since the oldest speech without any text.
+        """
+        with self._changed.condition:
+            return self._lag()
+
+    @property
+    def options(self) -> Options:
+        """The options of the next turn, as they were given."""
+        return (self._pending or (self._settings, self._options))[1]
+
+    @property
+    def settings(self) -> LiveSettings:
+        """The settings of the next turn."""
+        return (self._pending or (self._settings, self._options))[0]
 
     def feed(self, samples: bytes | npt.NDArray[np.float32] | npt.NDArray[np.int16]) -> None:
         """Add the next audio. Returns soon: text is decoded by a thread of the session.
@@ -42,47 +166,132 @@ class LiveSession(Explained):
         Raises:
             AudioError: the samples are not finite numbers, or have another shape or type. They are
                 not added.
-            BacklogError: more than `max_lag` seconds wait for their text. The audio was not added.
+            BacklogError: more than `max_lag` seconds wait for their final text. The audio was not
+                added.
+            EngineError: the voice activity detector failed.
             ClosedError: the session was closed or cancelled.
         """
-        raise NotImplementedError
+        with self._changed.condition:
+            self._check_open()
+            waits = to_seconds(self._ear.end - self._parts[0].start) if self._parts else 0.0
+            if waits > self._settings.max_lag:
+                raise BacklogError(
+                    f"{waits:.0f} s of audio wait for their text, more than `max_lag`="
+                    f"{self._settings.max_lag:g}; the machine is too slow for this model, or has "
+                    "other work"
+                )
+            self._push(self._input.push(samples, self.duration))
 
-    def flush(self) -> None:
-        """End the current turn now, without waiting for a pause.
+    def read(self, reader: AudioReader) -> None:
+        """Feed an open recording or live address in the background, and close at its end.
 
-        Does nothing if no turn is open.
-        """
-        raise NotImplementedError
-
-    def clear(self) -> None:
-        """Forget the audio of the current turn: it ends without a final text."""
-        raise NotImplementedError
-
-    def update(self, **changes: object) -> None:
-        """Change options. They hold from the next turn on.
+        Reading waits while the text is far behind, so that a file is not read faster than its text
+        is decoded. An error of the recording ends the session after the text before.
 
         Args:
-            **changes: as the keywords of `Transcriber.live`, except `sampling_rate`. Options that
-                are not given stay.
+            reader: is closed at the end. Its channels are averaged.
+        """
+        in_background(partial(self._read, reader), "whisperbatch-live-reader")
+
+    def _read(self, reader: AudioReader) -> None:
+        error: WhisperBatchError | None = None
+        try:
+            for block in reader.channels():
+                with self._changed.condition:
+                    self._changed.condition.wait_for(
+                        lambda: self._closing or self._lag() < READ_AHEAD
+                    )
+                    if self._closing:
+                        break
+                    self._push([mixed(block)])
+        except Exception as failure:  # noqa: BLE001 - raised where the events are read
+            error = as_error(failure, reader.name)
+        finally:
+            reader.close()
+            with self._changed.condition:
+                self._error = self._error or error
+            self.close()
+
+    def flush(self) -> None:
+        """End the current turn now, without waiting for a pause. Does nothing between two turns.
+
+        Raises:
+            ClosedError: the session was closed or cancelled.
+        """
+        with self._changed.condition:
+            self._check_open()
+            self._hear(self._ear.flush())
+
+    def clear(self) -> None:
+        """Forget the audio of the current turn: it ends without a final text.
+
+        Raises:
+            ClosedError: the session was closed or cancelled.
+        """
+        with self._changed.condition:
+            self._check_open()
+            self._hear(self._ear.clear())
+
+    def update(self, **changes: object) -> None:
+        """Change settings and options. They hold from the next turn on.
+
+        Args:
+            **changes: as the keywords of `Transcriber.live`, except `sampling_rate`. What is not
+                given stays.
 
         Raises:
             OptionError: as `Transcriber.live`; nothing is changed.
+            ClosedError: the session was closed or cancelled.
         """
-        raise NotImplementedError
+        settings, options = changed(self.settings, self.options, changes)
+        completed = options_for(self._scheduler.engine, options)
+        self._scheduler.engine.check(completed.search)
+        with self._changed.condition:
+            self._check_open()
+            self._pending = settings, options
+            if self._ear.turn is None:
+                self._configure()
 
     def close(self) -> None:
         """End the audio. The text of the last turn still comes. Safe to call twice."""
-        raise NotImplementedError
+        with self._changed.condition:
+            if self._closing:
+                return
+            self._push([*self._input.flush(), np.zeros(-self._ear.end % FRAME, np.float32)])
+            self._hear(self._ear.flush())
+            self._closing = True
+            self._changed.notify()
 
-    def cancel(self) -> None:
-        """End the session without further text; waiting work is dropped. Safe to call twice."""
-        raise NotImplementedError
+    def cancel(self, error: WhisperBatchError | None = None) -> None:
+        """End the session without further text; waiting work is dropped. Safe to call twice.
+
+        Args:
+            error: raised where the events are read; None: the events end.
+        """
+        with self._changed.condition:
+            self._error = self._error or error
+            self._closing = self._stopped = True
+            self._parts.clear()
+            self._changed.notify()
+        self._scheduler.abandon(self._share)
 
     def __iter__(self) -> Iterator[LiveEvent]:
-        raise NotImplementedError
+        while True:
+            with self._changed.condition:
+                self._changed.condition.wait_for(self._has_event)
+                if (event := self._next_event()) is None:
+                    return
+            yield event
 
-    def __aiter__(self) -> AsyncIterator[LiveEvent]:
-        raise NotImplementedError
+    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        while True:
+            await self._changed.until(self._has_event)
+            with self._changed.condition:
+                if not self._has_event():
+                    continue
+                if (event := self._next_event()) is None:
+                    return
+            yield event
 
     def __enter__(self) -> Self:
         return self
@@ -95,3 +304,308 @@ class LiveSession(Explained):
 
     async def __aexit__(self, *_: object) -> None:
         self.cancel()
+
+    def _has_event(self) -> bool:
+        return bool(self._events) or self._ended
+
+    def _next_event(self) -> LiveEvent | None:
+        """Return the next event; None at the end. The lock is held."""
+        if self._events:
+            return self._events.popleft()
+        if self._error:
+            raise self._error.with_traceback(None)
+        return None
+
+    def _check_open(self) -> None:
+        if self._error:
+            raise self._error.with_traceback(None)
+        if self._closing:
+            raise ClosedError("the session was closed; open another session")
+
+    def _emit(self, *events: LiveEvent) -> None:
+        """Add events. A tail that nobody has read is replaced. The lock is held."""
+        for event in events:
+            last = self._events[-1] if self._events else None
+            if isinstance(event, Tail) and isinstance(last, Tail) and last.turn == event.turn:
+                self._events.pop()
+            self._events.append(event)
+        self._changed.notify()
+
+    # ------------------------------------------------- the thread that feeds; the lock is held
+
+    def _push(self, blocks: Iterable[Samples]) -> None:
+        for samples in blocks:
+            self._hear(self._ear.push(samples))
+        self._report_lag()
+        if self._ear.turn is not None:
+            self._changed.notify()
+
+    def _hear(self, items: Iterable[Heard]) -> None:
+        for item in items:
+            if isinstance(item, Began):
+                self._emit(TurnStarted(item.turn, to_seconds(item.start)))
+            elif isinstance(item, Ended):
+                start, end = to_seconds(item.start), to_seconds(item.end)
+                self._emit(TurnEnded(item.turn, start, end))
+            else:
+                self._parts.append(item)
+                self._changed.notify()
+        if self._pending and self._ear.turn is None:
+            self._configure()
+
+    def _configure(self) -> None:
+        """Apply the settings of the next turn."""
+        if self._pending:
+            self._settings, self._options = self._pending
+            self._pending = None
+            self._completed = options_for(self._scheduler.engine, self._options)
+            self._ear.configure(self._completed, self._settings.rule)
+
+    def _lag(self) -> float:
+        oldest = self._ear.end
+        if self._parts:
+            oldest = self._parts[0].end
+        elif self._settings.policy and (speech := self._ear.window(self._covered)):
+            oldest = speech[0].start
+        return to_seconds(self._ear.end - oldest)
+
+    def _report_lag(self) -> None:
+        lag = self._lag()
+        if lag >= max(REPORTED_LAG, self._reported + 1):
+            self._reported = lag
+            self._emit(Lag(lag))
+        elif self._reported and lag < CAUGHT_UP:
+            self._reported = 0.0
+            self._emit(Lag(0.0))
+
+    # ------------------------------------------------------------- the thread of the session
+
+    def _run(self) -> None:
+        error: WhisperBatchError | None = None
+        try:
+            with self._scheduler.running(self._share):
+                while (task := self._next_task()) is not None:
+                    self._attempt(task)
+        except ClosedError as closed:
+            error = None if self._stopped else closed
+        except Exception as unexpected:  # noqa: BLE001 - raised where the events are read
+            error = as_error(unexpected, None)
+        finally:
+            with self._changed.condition:
+                self._ended = self._closing = True
+                self._error = self._error or error
+                self._parts.clear()
+                self._changed.notify()
+            self._at_end(self)
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        """Work on a text. If a partial text fails, the final text of its part is still decoded."""
+        try:
+            task()
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - `_finish` reports errors of final texts
+            log.warning("a partial text of a live session failed: %s", as_error(error, None))
+            with self._changed.condition:
+                self._covered = self._ear.examined
+
+    def _next_task(self) -> Callable[[], None] | None:
+        """Wait for work: a final text, or newer audio for a partial text; None at the end."""
+        with self._changed.condition:
+            while not (self._stopped or (self._closing and not self._parts)):
+                if (task := self._work()) is not None:
+                    return task
+                self._is_idle = True
+                self._changed.notify()
+                self._changed.condition.wait()
+                self._is_idle = False
+        return None
+
+    def _work(self) -> Callable[[], None] | None:
+        """Return the next work; None if more audio is needed."""
+        return partial(self._finish, self._parts[0]) if self._parts else self._newest()
+
+    def _wait_for_text(self) -> None:
+        """Wait until the text of all audio is decoded as far as it can be. For measurements."""
+        with self._changed.condition:
+            self._changed.condition.wait_for(
+                lambda: self._ended or (self._is_idle and self._work() is None)
+            )
+
+    def _newest(self) -> Callable[[], None] | None:
+        """Return the work on the newest audio, if there is enough of it."""
+        if self._ear.turn is None:
+            return None
+        chunk = self._ear.paused_chunk()
+        if (
+            chunk
+            and not (self._early and self._early[0] == chunk.speech)
+            and self._scheduler.has_free_worker
+        ):
+            return partial(self._decode_early, self._ear.turn, chunk, self._completed)
+        if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:
+            return None
+        speech = self._ear.window(self._start)
+        if not speech or speech[-1].end <= self._covered:
+            return None
+        if sum(span.length for span in speech) < MIN_SPEECH:
+            return None
+        return partial(
+            self._decode_newest, self._ear.turn, self._window_chunk(speech), self._completed
+        )
+
+    def _window_chunk(self, speech: tuple[SpeechSpan, ...]) -> Chunk:
+        end = self._ear.examined
+        start = max(speech[0].start, end - LIMIT)
+        inside = tuple(s for span in speech if (s := span.within(start, end)).length)
+        samples = self._ear.copy(start, end)
+        return Chunk(0, 0, (SpeechSpan(start, end),), inside, samples)
+
+    def _decode_early(self, turn: int, chunk: Chunk, options: Options) -> None:
+        """Decode a part in a pause, because its turn may end there."""
+        self._apply(options)
+        self._early = chunk.speech, None
+        with self._decoder.at(chunk.start):
+            text = self._decoder.final(chunk)
+        self._early = chunk.speech, text
+        if self._settings.policy is not None:
+            progress = self._text.offer_pause(text.words)
+            self._settle(turn, progress.words, text.language, progress.tail)
+            with self._changed.condition:
+                self._covered = max(self._covered, chunk.end)
+                self._move_window(chunk.end)
+
+    def _decode_newest(self, turn: int, chunk: Chunk, options: Options) -> None:
+        """Decode the newest audio, and settle words."""
+        self._apply(options)
+        if (policy := self._settings.policy) is None:
+            return
+        row = self._decoder.row(chunk)
+        prefix = self._text.text_from(chunk.start)
+        try:
+            with self._decoder.replaceable(PATIENCE):
+                if self._language is None:
+                    self._language = self._decoder.detect(row)
+                language = self._language or self._decoder.language
+                words = self._decoder.partial(row, language, prefix) if language else ()
+        except WithdrawnError:
+            return
+        end = chunk.end
+        if words:
+            progress = self._text.offer(words, prefix, end, policy)
+            self._settle(turn, progress.words, language or "", progress.tail)
+        with self._changed.condition:
+            self._covered = max(self._covered, end)
+            self._move_window(end)
+
+    def _move_window(self, end: int) -> None:
+        """Start the window later, at a settled word, when it is long."""
+        if end - self._start <= MAX_WINDOW:
+            return
+        starts = [word.start for word in self._text.words if word.start > self._start]
+        kept = [start for start in starts if start <= end - KEPT_WINDOW]
+        if kept:
+            self._start = kept[-1]
+
+    def _finish(self, part: Part) -> None:
+        """Decode a part, and report its final text."""
+        self._apply(part.options)
+        event: FinalEvent | Failed
+        rest: tuple[AlignedWord, ...] = ()
+        language = None
+        try:
+            if part.chunk is None:
+                event = FinalEvent(part.turn, (), part.complete, None, 0.0)
+            else:
+                text = self._final(part.chunk)
+                language = text.language
+                rest = self._text.finish(text.words)
+                segments = self._decoder.add(text)
+                duration = to_seconds(part.chunk.length)
+                event = FinalEvent(part.turn, segments, part.complete, language, duration)
+        except ClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - fails this part only
+            event = Failed(part.turn, as_error(error, None), part.complete)
+        self._settle(part.turn, rest, language or "", "")
+        with self._changed.condition:
+            if self._parts and self._parts[0] is part:
+                self._parts.popleft()
+            self._emit(event)
+            self._covered = max(self._covered, part.end)
+            self._start = part.end
+            self._text = PartText()
+            self._early = None
+            if part.complete:
+                self._language = None
+            self._report_lag()
+
+    def _final(self, chunk: Chunk) -> FinalText:
+        speech, text = self._early or ((), None)
+        if text and speech == chunk.speech:
+            return text
+        with self._decoder.at(chunk.start):
+            return self._decoder.final(chunk)
+
+    def _settle(self, turn: int, words: tuple[AlignedWord, ...], language: str, tail: str) -> None:
+        """Report settled words, and the text after them."""
+        with self._changed.condition:
+            if words:
+                text = "".join(word.text for word in words)
+                if turn != self._turn:
+                    self._turn, text = turn, text.lstrip()
+                shown = tuple(
+                    Word(to_seconds(w.start), to_seconds(w.end), w.text, w.probability)
+                    for w in words
+                )
+                self._emit(Settled(turn, text, shown, shown[0].start, shown[-1].end, language))
+            if tail != self._tail or words:
+                self._tail = tail
+                self._emit(Tail(turn, tail))
+
+    def _apply(self, options: Options) -> None:
+        """Use the options of the turn that is worked on."""
+        if options is not self._applied:
+            self._decoder.configure(options)
+            self._applied = options
+
+
+class LiveSessions:
+    """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
+
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._shares: dict[LiveSession, RunShare] = {}
+
+    def open(self, scheduler: Scheduler, settings: LiveSettings, options: Options) -> LiveSession:
+        """Return a new session.
+
+        Raises:
+            OptionError: the model cannot honour an option.
+            ModelError: no installed package contains the weights of the voice activity detector.
+        """
+        share = RunShare()
+        with self._lock:  # the session may end at once
+            session = LiveSession(scheduler, share, settings, options, self._end)
+            self._shares[session] = share
+            self._weigh()
+        return session
+
+    def close(self) -> None:
+        """End all sessions with a ClosedError."""
+        with self._lock:
+            sessions = list(self._shares)
+        for session in sessions:
+            session.cancel(ClosedError("the Transcriber was closed"))
+
+    def _end(self, session: LiveSession) -> None:
+        with self._lock:
+            self._shares.pop(session, None)
+            self._weigh()
+
+    def _weigh(self) -> None:
+        for share in self._shares.values():
+            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)

@@ -10,7 +10,7 @@ a thread of a row, or of a recording
 
 from whisperbatch.scheduling.call_queue import READING, ResultStore, RunShare, WaitingRow
 from whisperbatch.scheduling.reading_limit import ReadingLimit
-from whisperbatch.scheduling.scheduler import Activity, Scheduler, SharedModel
+from whisperbatch.scheduling.scheduler import Activity, Scheduler, SharedModel, WithdrawnError
 
 __all__ = [
     "READING",
@@ -21,4 +21,5 @@ __all__ = [
     "Scheduler",
     "SharedModel",
     "WaitingRow",
+    "WithdrawnError",
 ]

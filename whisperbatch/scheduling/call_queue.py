@@ -122,6 +122,14 @@ class CallQueue:
         """Remove and return the waiting rows of a run."""
         return self._waiting.pop(run, [])
 
+    def withdraw(self, call: WaitingRow) -> bool:
+        """Remove a row. Return False if the row does not wait any more."""
+        waiting = self._waiting.get(call.run, [])
+        if call not in waiting:
+            return False
+        self._discard({call})
+        return True
+
     def take(self, max_rows: int | None = None, *, free: int = 1) -> list[WaitingRow]:
         """Remove and return the rows of the next call: at least one.
 

@@ -48,6 +48,10 @@ class Activity:
     calls: int
 
 
+class WithdrawnError(Exception):
+    """A row was withdrawn, because it waited longer than its thread has patience."""
+
+
 class Scheduler:
     """Shares an engine between all runs of a Transcriber. Thread-safe.
 
@@ -81,6 +85,12 @@ class Scheduler:
         """The work until now."""
         with self._changed:
             return Activity(len(self._queue), self._rows, self._calls)
+
+    @property
+    def has_free_worker(self) -> bool:
+        """Whether a row would be computed at once: a worker waits for rows."""
+        with self._changed:
+            return self._idle > 0 and not self._queue
 
     @property
     def runs(self) -> int:
@@ -122,10 +132,15 @@ class Scheduler:
         for run in list(self._runs):
             self.abandon(run)
 
-    def compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
+    def compute(self, calls: Sequence[WaitingRow], patience: float | None = None) -> list[Any]:
         """Wait for the results of rows, and return them in order.
 
+        Args:
+            calls: the rows.
+            patience: seconds after which a single row is withdrawn if no call has it yet.
+
         Raises:
+            WithdrawnError: the row was withdrawn.
             ClosedError: the share has ended, or the engine is closed.
             Exception: as the engine raised it.
         """
@@ -135,6 +150,10 @@ class Scheduler:
                 raise ClosedError("the run has ended")
             self._queue.add(waiting)
             self._changed.notify_all()
+        if patience is not None and wait([calls[0].result], patience).not_done:
+            with self._changed:
+                if self._queue.withdraw(calls[0]):
+                    raise WithdrawnError
         wait(call.result for call in calls)
         return [call.result.result() for call in calls]
 
@@ -315,6 +334,19 @@ class SharedModel:
         finally:
             del self._thread.position
 
+    @contextmanager
+    def withdrawn_after(self, seconds: float) -> Iterator[None]:
+        """Withdraw rows of this thread that no call takes in time, until the end of a `with` block.
+
+        The methods then raise `WithdrawnError`, and the thread comes back with newer audio. A row
+        whose call has begun is not withdrawn. Each method gets one row.
+        """
+        self._thread.patience = seconds
+        try:
+            yield
+        finally:
+            del self._thread.patience
+
     def detect_languages(
         self, rows: Sequence[Row], window: int | None = None
     ) -> list[dict[str, float]]:
@@ -329,7 +361,7 @@ class SharedModel:
             EngineError: the engine failed.
         """
         group = object()
-        return self._scheduler.compute([self._call(row, group, window=window) for row in rows])
+        return self._compute([self._call(row, group, window=window) for row in rows])
 
     def decode(self, requests: Sequence[tuple[Row, DecodeRequest, SearchOptions]]) -> list[Decoded]:
         """Decode rows, and align their texts. Return one result per request, in order.
@@ -344,7 +376,10 @@ class SharedModel:
         """
         group = object()
         calls = [self._call(row, group, request, search) for row, request, search in requests]
-        return self._scheduler.compute(calls)
+        return self._compute(calls)
+
+    def _compute(self, calls: Sequence[WaitingRow]) -> list[Any]:
+        return self._scheduler.compute(calls, getattr(self._thread, "patience", None))
 
     def _call(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from whisperbatch.vad.levels import FRAME, CalibratedVad, GainControlledVad, reb
 from whisperbatch.vad.steady_sound import CleanedVad, remove_steady_sound
 from whisperbatch.vad.weights import vad_fingerprint
 
-__all__ = ["NoVad", "open_vad", "vad_fingerprint"]
+if TYPE_CHECKING:
+    from whisperbatch.vad.silero import SileroVad
+
+__all__ = ["NoVad", "open_vad", "silero_network", "vad_fingerprint"]
 
 
 def open_vad(options: Options) -> Vad:
@@ -23,15 +27,24 @@ def open_vad(options: Options) -> Vad:
     """
     if not options.vad:
         return NoVad()
-    return _silero()
+    return _silero_detector()
 
 
 @cache
-def _silero() -> Vad:
-    """Return one Vad for all recordings: it keeps no state of them, and is slow to load."""
+def _silero_detector() -> Vad:
+    return CalibratedVad(CleanedVad(GainControlledVad(silero_network())))
+
+
+@cache
+def silero_network() -> "SileroVad":
+    """Return one network for all recordings: it keeps no state of them, and is slow to load.
+
+    Raises:
+        ModelError: no installed package contains Silero's weights, or they do not load.
+    """
     from whisperbatch.vad.silero import SileroVad  # noqa: PLC0415 - loads onnxruntime
 
-    return CalibratedVad(CleanedVad(GainControlledVad(SileroVad())))
+    return SileroVad()
 
 
 class NoVad:

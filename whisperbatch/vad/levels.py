@@ -19,7 +19,7 @@ recording and 0.98 shows how much to raise them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -104,7 +104,7 @@ def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
     held: deque[tuple[Samples, Levels]] = deque()  # the current block, CONTEXT_BLOCKS on each side
     current = 0
     for samples in blocks:
-        held.append((samples, _levels(samples)))
+        held.append((samples, frame_levels(samples)))
         if len(held) - current > CONTEXT_BLOCKS:
             yield _with_gain(held, current)
             if current == CONTEXT_BLOCKS:
@@ -147,7 +147,7 @@ def _factors(gains: Levels, first_frame: int, count: int) -> Samples:
     return result
 
 
-def _levels(samples: Samples) -> Levels:
+def frame_levels(samples: Samples) -> Levels:
     """Return the level of each VAD frame in dBFS; the last frame may be shorter."""
     squares = np.add.reduceat(np.square(samples, dtype=np.float64), range(0, len(samples), FRAME))
     counts = np.diff([*range(0, len(samples), FRAME), len(samples)])
@@ -187,18 +187,32 @@ class CalibratedVad:
         blocks = list(held)
         frames = blocks[index]
         probabilities = [block.probabilities for block in blocks]
-        shift = max(self._shift(probabilities[: index + 1]), self._shift(probabilities[index:]))
-        if not shift:
-            return frames
-        clipped = np.clip(frames.probabilities, 1e-6, 1 - 1e-6).astype(np.float64)
-        raised = 1 / (1 + (1 / clipped - 1) * np.exp(-shift))
-        return replace(frames, probabilities=raised.astype(np.float32))
+        before = np.concatenate(probabilities[: index + 1])
+        after = np.concatenate(probabilities[index:])
+        shift = max(calibration_shift(before, self.hop), calibration_shift(after, self.hop))
+        return replace(frames, probabilities=shifted(frames.probabilities, shift))
 
-    def _shift(self, blocks: Sequence[npt.NDArray[np.float32]]) -> float:
-        """Return the value to add to the logits of the probabilities."""
-        probabilities = np.concatenate(blocks)
-        if np.count_nonzero(probabilities >= CLEAR_SPEECH) * self.hop < MIN_CLEAR_SPEECH:
-            return 0.0
-        highest = float(np.quantile(probabilities[probabilities >= MIN_SPEECH], 0.9))
-        logit = float(np.log(highest / max(1 - highest, 1e-6)))
-        return min(max(SHIFT_SHARE * (TARGET_LOGIT - logit), 0.0), MAX_SHIFT)
+
+def calibration_shift(probabilities: npt.NDArray[np.float32], hop: int) -> float:
+    """Return the value to add to the logits of probabilities; 0 without enough clear speech.
+
+    Args:
+        probabilities: of consecutive VAD frames, shape (n_frames,).
+        hop: samples per VAD frame.
+    """
+    if np.count_nonzero(probabilities >= CLEAR_SPEECH) * hop < MIN_CLEAR_SPEECH:
+        return 0.0
+    highest = float(np.quantile(probabilities[probabilities >= MIN_SPEECH], 0.9))
+    logit = float(np.log(highest / max(1 - highest, 1e-6)))
+    return min(max(SHIFT_SHARE * (TARGET_LOGIT - logit), 0.0), MAX_SHIFT)
+
+
+def shifted(probabilities: npt.NDArray[np.float32], shift: float) -> npt.NDArray[np.float32]:
+    """Return probabilities with a value added to their logits."""
+    if not shift:
+        return probabilities
+    clipped = np.clip(probabilities, 1e-6, 1 - 1e-6).astype(np.float64)
+    raised: npt.NDArray[np.float32] = (1 / (1 + (1 / clipped - 1) * np.exp(-shift))).astype(
+        np.float32
+    )
+    return raised

@@ -20,9 +20,10 @@ import logging
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from whisperbatch.dependencies import interface_note
 from whisperbatch.errors import EngineError, ModelError
@@ -31,6 +32,9 @@ from whisperbatch.runtimes.onnx_sessions import open_session
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad.levels import FRAME, reblock
 from whisperbatch.vad.weights import find_weights
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 log = logging.getLogger(__name__)
 
@@ -196,19 +200,47 @@ class SileroVad:
 
     def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
         """See `protocols.Vad`."""
-        context = np.zeros(CONTEXT, np.float32)
-        hidden = cell = np.zeros((1, 1, CELLS), np.float32)
+        stream = self.stream()
         for samples in reblock(blocks):
             padding = -len(samples) % FRAME
             padded = np.pad(samples, (0, padding)) if padding else samples
-            audio = np.concatenate((context, padded))
-            frames = np.lib.stride_tricks.sliding_window_view(audio, CONTEXT + FRAME)[::FRAME]
-            inputs = {"input": np.ascontiguousarray(frames), "h": hidden, "c": cell}
-            try:
-                probabilities, hidden, cell = self._session.run(None, inputs)
-            except Exception as error:  # see __init__
-                raise EngineError(
-                    f"voice activity detection failed: {error}{interface_note(error)}"
-                ) from error
-            context = audio[-CONTEXT:]
-            yield SpeechFrames(samples, np.ravel(probabilities))
+            yield SpeechFrames(samples, stream.push(padded))
+
+    def stream(self) -> "SileroStream":
+        """Return the state of the network at the start of a recording."""
+        return SileroStream(self._session)
+
+
+class SileroStream:
+    """The network, run over one recording; its state is kept between the calls.
+
+    Args:
+        session: the network, loaded by onnxruntime.
+    """
+
+    def __init__(self, session: "InferenceSession") -> None:
+        self._session = session
+        self._context = np.zeros(CONTEXT, np.float32)
+        self._hidden = self._cell = np.zeros((1, 1, CELLS), np.float32)
+
+    def push(self, samples: Samples) -> npt.NDArray[np.float32]:
+        """Return the speech probability of each of the next VAD frames.
+
+        Args:
+            samples: complete VAD frames, shape (n_frames * FRAME,).
+
+        Raises:
+            EngineError: the network failed.
+        """
+        audio = np.concatenate((self._context, samples))
+        frames = np.lib.stride_tricks.sliding_window_view(audio, CONTEXT + FRAME)[::FRAME]
+        inputs = {"input": np.ascontiguousarray(frames), "h": self._hidden, "c": self._cell}
+        try:
+            found, self._hidden, self._cell = self._session.run(None, inputs)
+        except Exception as error:  # see SileroVad
+            raise EngineError(
+                f"voice activity detection failed: {error}{interface_note(error)}"
+            ) from error
+        self._context = audio[-CONTEXT:]
+        probabilities: npt.NDArray[np.float32] = np.ravel(found)
+        return probabilities

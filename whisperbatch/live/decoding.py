@@ -1,0 +1,170 @@
+"""The texts of a live session: partial texts of the newest audio, and final texts of parts.
+
+    partial   the newest seconds, greedy search, the settled words as prefix     fast, often
+    final     the whole part, all options, audit, retries and filters            once, as a chunk
+
+Both are rows of the session's share of the engine, and share calls with all other work.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from whisperbatch.decoding.chunk_decoder import ChunkDecoder
+from whisperbatch.decoding.prompts import Prompts, WhisperTokenizer
+from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
+from whisperbatch.features import feature_extractor
+from whisperbatch.language.detection import decide, is_loud, score_rows
+from whisperbatch.options import Options
+from whisperbatch.recording import Decision, End, RecordingState, Row
+from whisperbatch.scheduling import SharedModel
+from whisperbatch.segmentation import Segmentation
+from whisperbatch.segmentation.timed_text import AlignedWord, RowResult
+from whisperbatch.types import Chunk, LanguageScores, Segment
+
+PARTIAL_TOKENS: Final = 100  # one limit for all partial texts, so that their rows share calls
+VOTING_SPEECH: Final = 30.0  # seconds of the latest speech that decide the language
+UNHEARD_LANGUAGE: Final = "en"  # of a part that is too quiet for a decision, before any other
+MIN_VOTE: Final = 2.0  # seconds of speech before the first text in a detected language
+
+
+@dataclass(frozen=True, slots=True)
+class FinalText:
+    """The final text of a part.
+
+    Attributes:
+        words: all words, in order, also if segments have no words.
+        segments: as in a transcript.
+        language: code of the language.
+        scores: language scores of the part; None if the language is given.
+    """
+
+    words: tuple[AlignedWord, ...]
+    segments: tuple[Segment, ...]
+    language: str
+    scores: LanguageScores | None = None
+
+
+class LiveDecoder:
+    """Decodes the rows of one session. Used by one thread.
+
+    Args:
+        model: the session's share of the engine.
+        options: of the session, completed for the model.
+    """
+
+    def __init__(self, model: SharedModel, options: Options) -> None:
+        self._model = model
+        self._segments = 0  # number of segments so far
+        self._votes: deque[LanguageScores] = deque()
+        self.configure(options)
+
+    def configure(self, options: Options) -> None:
+        """Change the options. Call this between two turns."""
+        self._options = options
+        self._vocabulary = WhisperTokenizer(
+            self._model.tokenizer, multilingual=self._model.is_multilingual
+        )
+        self._extractor = feature_extractor(options.features, self._model.n_mels)
+        self._chunks = ChunkDecoder(self._model, self._extractor, options)
+        self._rows = RowDecoder(self._model, options, self._vocabulary)
+        self._context = Prompts(options, self._vocabulary).context()
+        self._greedy = replace(options.search, beam_size=1, patience=1.0, length_penalty=1.0)
+
+    def at(self, start: int) -> AbstractContextManager[None]:
+        """Give the position of a part to its rows until the end of a `with` block."""
+        return self._model.at((0, start))
+
+    def replaceable(self, seconds: float) -> AbstractContextManager[None]:
+        """Withdraw rows that wait longer; see `SharedModel.withdrawn_after`."""
+        return self._model.withdrawn_after(seconds)
+
+    @property
+    def language(self) -> str | None:
+        """The language that is given, or that the latest speech has; None before any speech."""
+        if self._options.language:
+            return self._options.language
+        return decide(list(self._votes), self._options).language if self._votes else None
+
+    def row(self, chunk: Chunk) -> Row:
+        """Return the row of a chunk, with its features."""
+        return Row.of(chunk, self._extractor, RecordingState(0))
+
+    def detect(self, row: Row) -> str | None:
+        """Return the language of a partial row from its speech and the latest speech.
+
+        Returns:
+            The code of the language; None if the row has too little speech.
+        """
+        if self._options.language:
+            return self._options.language
+        if row.chunk.speech_duration < MIN_VOTE:
+            return None
+        [scored] = score_rows(self._model, [row])
+        scores = [*self._votes, *([scored.language_scores] if scored.language_scores else [])]
+        return decide(scores, self._options).language
+
+    def partial(self, row: Row, language: str, prefix: str) -> Sequence[AlignedWord]:
+        """Decode the newest audio.
+
+        Args:
+            row: of the newest audio.
+            language: of the speech.
+            prefix: settled words that the text must begin with.
+
+        Returns:
+            The words, those of the prefix included; none if the text is a loop, or too fast.
+        """
+        tokens = self._vocabulary.encode(prefix) if prefix.strip() else []
+        request = RowRequest(
+            row,
+            language,
+            task_for(self._options, language),
+            replace(self._context, prefix=tuple(tokens)),
+            self._greedy,
+            max_tokens=PARTIAL_TOKENS,
+        )
+        [decoded] = self._rows([request])
+        audit = decoded.audit
+        return () if audit.repetitive or audit.too_fast else decoded.words
+
+    def final(self, chunk: Chunk) -> FinalText:
+        """Decode a part with all options, and check its text."""
+        row = self.row(chunk)
+        if not self._options.language and is_loud(chunk):
+            [row] = score_rows(self._model, [row])
+        decision = self._decide(row.language_scores)
+        row = replace(row, language=decision.language, decision=decision)
+        result = self._chunks(row)
+        words = tuple(word for text in result.texts for word in text.words)
+        segments = tuple(self._segmented(result, decision))
+        return FinalText(words, segments, decision.language, row.language_scores)
+
+    def add(self, text: FinalText) -> tuple[Segment, ...]:
+        """Return the segments of the next final text with their numbers, and note its language."""
+        if text.scores:
+            self._votes.append(text.scores)
+            while sum(vote.seconds for vote in [*self._votes][1:]) >= VOTING_SPEECH:
+                self._votes.popleft()
+        numbered = tuple(
+            replace(segment, id=self._segments + index)
+            for index, segment in enumerate(text.segments)
+        )
+        self._segments += len(numbered)
+        return numbered
+
+    def _decide(self, scores: LanguageScores | None) -> Decision:
+        """Decide the language of a part from its speech and the latest speech."""
+        if self._options.language:
+            return Decision(self._options.language, 1.0)
+        votes = [*self._votes, *([scores] if scores else [])]
+        return decide(votes, self._options) if votes else Decision(UNHEARD_LANGUAGE, 0.0)
+
+    def _segmented(self, result: RowResult, decision: Decision) -> Iterator[Segment]:
+        recording = RecordingState.beginning(0, decision)
+        items: list[RowResult | End] = [result, End(recording)]
+        for item in Segmentation(self._options)(recording, items):
+            if isinstance(item, Segment):
+                yield item
