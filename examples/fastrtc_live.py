@@ -10,27 +10,30 @@ import base64
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 URL = "http://127.0.0.1:8000/v1"
 RATE = 24_000  # Hz
 TEXT = "conversation.item.input_audio_transcription.delta"
 
 
-async def connect(url: str = URL) -> Any:
+async def connect(url: str = URL) -> AsyncRealtimeConnection:
     """Open a session of the server."""
     client = AsyncOpenAI(base_url=url, api_key="none")
-    connection: Any = await client.realtime.connect(extra_query={"intent": "transcription"}).enter()
+    connection = await client.realtime.connect(extra_query={"intent": "transcription"}).enter()
     audio = {"input": {"format": {"type": "audio/pcm", "rate": RATE}}}
     await connection.session.update(session={"type": "transcription", "audio": audio})
     return connection
 
 
-async def send(connection: Any, samples: np.ndarray[Any, np.dtype[np.int16]]) -> None:
-    await connection.input_audio_buffer.append(audio=base64.b64encode(samples.tobytes()).decode())
+async def send(connection: AsyncRealtimeConnection, samples: npt.NDArray[np.int16]) -> None:
+    audio = base64.b64encode(samples.tobytes()).decode()
+    await connection.input_audio_buffer.append(audio=audio)
 
 
-async def next_text(connection: Any) -> str:
+async def next_text(connection: AsyncRealtimeConnection) -> str:
     """Wait for settled text."""
     while (event := await connection.recv()).type != TEXT:
         pass
@@ -44,7 +47,7 @@ def main() -> None:
     class Handler(AsyncStreamHandler):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(input_sample_rate=RATE)
-            self.text, self.connection = "", asyncio.Future[Any]()
+            self.text, self.connection = "", asyncio.Future[AsyncRealtimeConnection]()
 
         def copy(self) -> "Handler":  # one for each visitor
             return Handler()
@@ -58,6 +61,9 @@ def main() -> None:
         async def emit(self) -> AdditionalOutputs:
             self.text += await next_text(await self.connection)
             return AdditionalOutputs(self.text)
+
+        async def shutdown(self) -> None:
+            await (await self.connection).close()
 
     Stream(
         Handler(),
