@@ -88,6 +88,7 @@ class LiveSession(Explained):
         share: RunShare,
         settings: LiveSettings,
         options: Options,
+        *,
         reader: AudioReader | None = None,
         at_end: Callable[["LiveSession"], None] = lambda _: None,
     ) -> None:
@@ -609,7 +610,9 @@ class LiveSessions:
         """
         share = RunShare()
         with self._lock:  # the session may end at once
-            session = LiveSession(scheduler, share, settings, options, reader, self._end)
+            session = LiveSession(
+                scheduler, share, settings, options, reader=reader, at_end=self._end
+            )
             self._shares[session] = share
             self._weigh()
         return session
