@@ -17,10 +17,10 @@ Turns = Literal["vad", "manual"]
 """What ends a turn: a pause, or `flush` alone."""
 
 POLICIES: Final[dict[str, Policy | None]] = {
-    "minimal": Policy(0.3, "never"),
-    "low": Policy(0.6, "never"),
-    "medium": Policy(1.0, "never"),
-    "high": Policy(1.6, "never"),
+    "minimal": Policy(0.3, first=1.0),
+    "low": Policy(0.6),
+    "medium": Policy(1.0),
+    "high": Policy(1.6),
     "xhigh": None,
 }
 
