@@ -119,7 +119,7 @@ class Configuration:
     languages: tuple[str, ...] = ()
     prompt: str | None = None
     keywords: tuple[str, ...] = ()
-    delay: Delay = "low"
+    delay: Delay = "medium"
     turns: TurnDetection | None = TURNS
     include: tuple[str, ...] = ()
 
