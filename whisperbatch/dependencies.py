@@ -52,6 +52,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         "pydantic_settings": "pydantic-settings",
         "rich": "rich",
         "safetensors": "safetensors",
+        "sounddevice": "sounddevice",
         "starlette": "starlette",
         "tokenizers": "tokenizers",
         "torch": "torch",
@@ -61,6 +62,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         "typing_extensions": "typing-extensions",
         "uvicorn": "uvicorn",
         "websockets": "websockets",
+        "wyoming": "wyoming",
     }
 )
 """Module -> package that contains the module."""
@@ -84,6 +86,7 @@ NEWEST: Final[Mapping[str, str]] = MappingProxyType(
         "pydantic": "2.14.4",
         "pydantic-settings": "2.16.3",
         "rich": "15.0.0",
+        "sounddevice": "0.5.6",
         "starlette": "1.10.0",
         "tokenizers": "0.23.3",
         "tqdm": "4.70.1",
@@ -91,6 +94,7 @@ NEWEST: Final[Mapping[str, str]] = MappingProxyType(
         "typing-extensions": "4.16.0",
         "uvicorn": "0.54.0",
         "websockets": "17.4",
+        "wyoming": "1.10.2",
     }
 )
 """Package -> the newest version that `make newest` has passed with; the command says when a version

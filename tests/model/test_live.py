@@ -67,7 +67,8 @@ def test_probabilities_do_not_depend_on_the_sizes_of_blocks(block: int) -> None:
 
 def test_faint_speech_is_heard() -> None:
     samples = in_floats(recordings.prompts("en", 30, 7, PAUSES))
-    assert len(turns_of(heard(samples / np.float32(40), 1600))) == len(turns_of(heard(samples, 1600)))
+    faint = samples / np.float32(40)
+    assert len(turns_of(heard(faint, 1600))) == len(turns_of(heard(samples, 1600)))
 
 
 def events_of(

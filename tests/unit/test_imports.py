@@ -143,13 +143,13 @@ PUBLIC: Final = {
         "protocols",
         "runtimes.machine",
     ),
-    *("submissions", "text", "types", "vad", "writers"),
+    *("live", "submissions", "text", "types", "vad", "writers"),
     # of the doctor only
     *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
-    *("server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),
+    *("live.settings", "server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),
     # of the server only
     *("decoding.prompts", "huggingface", "live"),
 }

@@ -343,7 +343,8 @@ class LiveSession(Explained):
         for samples in blocks:
             self._hear(self._ear.push(samples))
         self._report_lag()
-        self._changed.notify()
+        if self._ear.turn is not None:
+            self._changed.notify()
 
     def _hear(self, items: Iterable[Heard]) -> int | None:
         """Report what the audio shows; return the number of the turn that has ended, if any."""
@@ -449,7 +450,7 @@ class LiveSession(Explained):
         if (
             chunk
             and not (self._early and self._early[0] == chunk.speech)
-            and not self._scheduler.activity.waiting_rows
+            and self._scheduler.has_free_worker
         ):
             return partial(self._decode_early, self._ear.turn, chunk, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:

@@ -50,7 +50,7 @@ class LiveSettings:
             then refuses more.
     """
 
-    delay: Delay = "low"
+    delay: Delay = "medium"
     turns: Turns = "vad"
     turn_silence: float = 0.5
     max_lag: float = 60.0

@@ -5,6 +5,7 @@ recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.
                    ├─> /, /predict ──> endpoints ──> asr.submit
                    ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
                    ├─> /api/ps, /api/load, /api/unload ──> administration
+                   ├─> /, for browsers ──> page
                    └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
@@ -47,6 +48,7 @@ from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
+from whisperbatch.server.page import Page, wants_page
 from whisperbatch.server.realtime.endpoint import Realtime
 from whisperbatch.server.realtime.limits import Sessions
 from whisperbatch.server.records import REQUESTS, Record, Recorder, note_error
@@ -120,6 +122,7 @@ class Server:
         self.sessions = Sessions(self.admission, settings.max_sessions)
         self._realtime = Realtime(settings, self.models, self.sessions, self._metrics)
         self._analyses = Analyses(settings, self.models, self.admission, downloads)
+        self._page = Page(settings.root_path) if settings.page else None
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,
@@ -214,12 +217,14 @@ class Server:
         for kind in (ApiError, wb.WhisperBatchError, Exception):
             app.add_exception_handler(kind, self._as_response)
         for path, answer, summary in (
-            ("/", self._health, "Whether the server runs"),
+            ("/", self._begin, "A page for browsers, or whether the server runs"),
             ("/health", self._health, "Whether the server runs"),
             ("/ready", self._ready, "Whether the models are loaded"),
         ):
             app.get(path, summary=summary)(answer)
             app.head(path, include_in_schema=False)(answer)
+        if self._page:
+            app.get("/page/{name}", include_in_schema=False)(self._page.file)
         app.get("/docs", include_in_schema=False)(self._show_docs)
         app.get("/metrics", summary="Figures for Prometheus")(self._figures)
         app.get("/v1/models", summary="The models")(self._list_models)
@@ -274,6 +279,11 @@ class Server:
             log.error("%s", answer.message, exc_info=error)
         self._metrics.errors.labels(answer.code or "none").inc()
         return response_of(answer)
+
+    async def _begin(self, request: Request) -> Response:
+        if self._page and wants_page(request.headers):
+            return self._page.show(request)
+        return JSONResponse(await self._health())
 
     async def _health(self) -> dict[str, str]:
         return {"status": "ok"}
@@ -340,7 +350,7 @@ class _WithoutSlash:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] in REQUESTS and scope["path"] != "/":
+        if scope["type"] in REQUESTS and scope["path"] != f"{scope['root_path']}/":
             scope["path"] = scope["path"].removesuffix("/")
         await self._app(scope, receive, send)
 

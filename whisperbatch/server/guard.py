@@ -20,12 +20,13 @@ from whisperbatch.server.browsers import Browsers
 from whisperbatch.server.clients import Keys
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, shutting_down
 from whisperbatch.server.metrics import Metrics
+from whisperbatch.server.page import PATHS
 from whisperbatch.server.records import RECORD, Record
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
 CHECKS: Final = ("/", "/health", "/ready")
-PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in CHECKS)
-"""Requests that need no key: containers and load balancers send them."""
+PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in (*CHECKS, *PATHS))
+"""Requests that need no key: containers and load balancers send them, and browsers for the page."""
 WITH_ADMIN_KEY: Final = ("/api/load", "/api/unload")
 """Paths that check a key of their own: see `administration`."""
 

@@ -89,6 +89,8 @@ class ServerSettings(BaseSettings):
         allow_urls: prefixes of URLs that requests may name in place of a file, separated by commas:
             https://example.com/,https://*.example.org/media/. Hosts with private addresses are
             always refused. Empty: no URL is opened.
+        page: answer browsers at / with a page to speak, and to transcribe files. Otherwise they
+            get the health answer, as programs do.
     """
 
     model_config = SettingsConfigDict(
@@ -138,6 +140,7 @@ class ServerSettings(BaseSettings):
     model_ttl: float = Field(0.0, ge=0)
     admin_key: SecretStr | None = Field(None, min_length=1)
     allow_urls: str = ""
+    page: bool = True
 
     @property
     def models(self) -> tuple[str, ...]:
