@@ -130,7 +130,9 @@ def test_pauses_end_turns(server: RunningServer, speech: Recording) -> None:
             assert abs(start - spoken.start) < 0.5
             assert 0.2 < stop["audio_end_ms"] / 1000 - spoken.end < 1.2
             assert sum(len(event["logprobs"]) for event in deltas) > 0
-            assert all(entry["logprob"] <= 0 for entry in events[-1]["logprobs"])
+            entries = events[-1]["logprobs"]
+            assert "".join(each["token"] for each in entries).strip() == events[-1]["transcript"]
+            assert all(each["logprob"] <= 0 for each in entries)
             assert events[-1]["usage"]["seconds"] == pytest.approx(
                 spoken.end - spoken.start, abs=0.6
             )
@@ -236,8 +238,7 @@ def test_a_restart_of_the_server() -> None:
             async with session(server) as connection:
                 server.process.terminate()
                 with pytest.raises(ConnectionClosed) as raised:
-                    while True:
-                        await asyncio.wait_for(connection.recv_bytes(), LIMIT)
+                    await asyncio.wait_for(connection.recv_bytes(), LIMIT)
                 assert raised.value.rcvd is not None
                 assert raised.value.rcvd.code == 1012
             server.process.wait(60)
