@@ -180,10 +180,10 @@ def test_the_client_ends_turns_on_a_telephone(server: RunningServer, speech: Rec
 def mu_law(samples: bytes) -> bytes:
     """Encode samples with FFmpeg's encoder."""
     encoder = av.CodecContext.create("pcm_mulaw", "w")
-    encoder.sample_rate, encoder.layout, encoder.format = 8_000, "mono", "s16"  # type: ignore[attr-defined]
+    encoder.sample_rate, encoder.layout, encoder.format = 8_000, "mono", "s16"
     frame = av.AudioFrame.from_ndarray(np.frombuffer(samples, "<i2")[np.newaxis], "s16", "mono")
     frame.sample_rate = 8_000
-    return b"".join(bytes(packet) for packet in encoder.encode(frame))  # type: ignore[attr-defined]
+    return b"".join(bytes(packet) for packet in encoder.encode(frame))
 
 
 def test_the_old_generation(server: RunningServer, speech: Recording) -> None:

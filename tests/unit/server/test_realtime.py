@@ -322,7 +322,7 @@ async def test_what_a_client_includes(monkeypatch: pytest.MonkeyPatch) -> None:
             duration=1.0,
         ),
     ]
-    words = [
+    words: list[dict[str, Any]] = [
         {"word": "So", "start": 0.0, "end": 0.5},
         {"word": " be", "start": 0.5, "end": 1.0},
     ]
