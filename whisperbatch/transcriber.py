@@ -408,14 +408,11 @@ class Transcriber(Explained):
         self._check_open()
         reader = None if source is None else open_audio(source, resolved)
         try:
-            session = self._live.open(self._scheduler, settings, resolved)
+            return self._live.open(self._scheduler, settings, resolved, reader)
         except BaseException:
             if reader:
                 reader.close()
             raise
-        if reader:
-            session.read(reader)
-        return session
 
     @with_parameters(*DETECTION_PARAMETERS)
     @runs_apart

@@ -88,6 +88,8 @@ class LiveSession(Explained):
         share: RunShare,
         settings: LiveSettings,
         options: Options,
+        *,
+        reader: AudioReader | None = None,
         at_end: Callable[["LiveSession"], None] = lambda _: None,
     ) -> None:
         self._scheduler, self._share, self._at_end = scheduler, share, at_end
@@ -113,8 +115,9 @@ class LiveSession(Explained):
         self._early: tuple[tuple[SpeechSpan, ...], FinalText | None] | None = None
         self._reported = 0.0  # the last lag
         reset_after_fork(self)
-        stop_at_exit(self)
         self._thread = in_background(self._run, "whisperbatch-live", waits=False)
+        if reader:
+            in_background(partial(self._read, reader), "whisperbatch-live-reader")
 
     def _after_fork(self) -> None:
         """End the session: its thread is in the parent. See `threads.Inheritable`."""
@@ -123,10 +126,6 @@ class LiveSession(Explained):
             "the session was opened before a fork, and its thread is in the parent process; open "
             "a session in the process that needs the text"
         )
-
-    def stop_at_exit(self) -> None:
-        """Cancel the session. See `threads.Stoppable`."""
-        self.cancel()
 
     def __repr__(self) -> str:
         state = "ended" if self._ended else "closing" if self._closing else "open"
@@ -182,18 +181,13 @@ class LiveSession(Explained):
                 )
             self._push(self._input.push(samples, self.duration))
 
-    def read(self, reader: AudioReader) -> None:
-        """Feed an open recording or live address in the background, and close at its end.
+    def _read(self, reader: AudioReader) -> None:
+        """Feed an open recording or live address, and close at its end.
 
         Reading waits while the text is far behind, so that a file is not read faster than its text
-        is decoded. An error of the recording ends the session after the text before.
-
-        Args:
-            reader: is closed at the end. Its channels are averaged.
+        is decoded. An error of the recording ends the session after the text before. The channels
+        are averaged.
         """
-        in_background(partial(self._read, reader), "whisperbatch-live-reader")
-
-    def _read(self, reader: AudioReader) -> None:
         error: WhisperBatchError | None = None
         try:
             for block in reader.channels():
@@ -259,7 +253,11 @@ class LiveSession(Explained):
                 self._configure()
 
     def close(self) -> None:
-        """End the audio. The text of the last turn still comes. Safe to call twice."""
+        """End the audio. The text of the last turn still comes. Safe to call twice.
+
+        Raises:
+            EngineError: the voice activity detector failed.
+        """
         with self._changed.condition:
             if self._closing:
                 return
@@ -589,9 +587,22 @@ class LiveSessions:
     def __init__(self) -> None:
         self._lock = Lock()
         self._shares: dict[LiveSession, RunShare] = {}
+        stop_at_exit(self)
 
-    def open(self, scheduler: Scheduler, settings: LiveSettings, options: Options) -> LiveSession:
+    def open(
+        self,
+        scheduler: Scheduler,
+        settings: LiveSettings,
+        options: Options,
+        reader: AudioReader | None,
+    ) -> LiveSession:
         """Return a new session.
+
+        Args:
+            scheduler: shares the engine.
+            settings: of the session.
+            options: of the final texts.
+            reader: an open recording that the session reads; None if the caller feeds it.
 
         Raises:
             OptionError: the model cannot honour an option.
@@ -599,17 +610,22 @@ class LiveSessions:
         """
         share = RunShare()
         with self._lock:  # the session may end at once
-            session = LiveSession(scheduler, share, settings, options, self._end)
+            session = LiveSession(
+                scheduler, share, settings, options, reader=reader, at_end=self._end
+            )
             self._shares[session] = share
             self._weigh()
         return session
 
     def close(self) -> None:
         """End all sessions with a ClosedError."""
-        with self._lock:
-            sessions = list(self._shares)
-        for session in sessions:
+        for session in list(self._shares):
             session.cancel(ClosedError("the Transcriber was closed"))
+
+    def stop_at_exit(self) -> None:
+        """End all sessions. See `threads.Stoppable`."""
+        for session in list(self._shares):
+            session.cancel()
 
     def _end(self, session: LiveSession) -> None:
         with self._lock:

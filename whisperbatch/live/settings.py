@@ -17,7 +17,7 @@ Turns = Literal["vad", "manual"]
 """What ends a turn: a pause, or `flush` alone."""
 
 POLICIES: Final[dict[str, Policy | None]] = {
-    "minimal": Policy(0.3),
+    "minimal": Policy(0.3, first=1.0),
     "low": Policy(0.6),
     "medium": Policy(1.0),
     "high": Policy(1.6),
