@@ -37,6 +37,7 @@ SILENCES: Final[Mapping[str, float]] = MappingProxyType(
     {"low": 2.0, "medium": 1.0, "high": 0.6, "auto": 1.0}
 )
 """Eagerness -> seconds of silence that end a turn. A rule, not a model."""
+SENTENCE_SILENCE: Final = 0.4  # seconds that end a turn of semantic_vad after a sentence
 SILENCE: Final = 0.5  # seconds that end a turn of server_vad
 MAX_SILENCE: Final = 30.0  # seconds
 MAX_PADDING: Final = 5.0  # seconds
@@ -202,6 +203,7 @@ class Configuration:
             "delay": self.delay,
             "turns": "manual" if self.turns is None else "vad",
             "turn_silence": turns.turn_silence,
+            "sentence_silence": SENTENCE_SILENCE if turns.kind == "semantic_vad" else None,
             "language": self.language if says_language else defaults.language,
             "languages": self.languages if says_language else defaults.languages,
             "initial_prompt": defaults.initial_prompt
