@@ -241,7 +241,7 @@ class Client(AsyncEventHandler):
     def _info(self) -> Info:
         """Return what this server can do."""
         release, author = version("whisperbatch"), Attribution(name="whisperbatch", url="")
-        common = {"attribution": author, "installed": True, "version": release}
+        common: dict[str, Any] = {"attribution": author, "installed": True, "version": release}
         languages = list(LANGUAGES) if self._service.asr.is_multilingual else ["en"]
         description = f"Whisper, model {self._service.model}"
         model = AsrModel(
