@@ -47,6 +47,7 @@ from whisperbatch.options import Options
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel, WithdrawnError
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text import description
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.threads import Changes, Lock, in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -476,6 +477,9 @@ class LiveSession(Explained):
         with self._decoder.at(chunk.start):
             text = self._decoder.final(chunk)
         self._early = chunk.speech, text
+        if text.words and ends_sentence(text.words[-1].text):
+            with self._changed.condition:
+                self._ear.note_sentence(chunk.speech[-1].end)
         if self._settings.policy is not None:
             progress = self._text.offer_pause(text.words)
             self._settle(turn, progress.words, text.language, progress.tail)

@@ -23,6 +23,7 @@ from whisperbatch.live import (
     TurnStarted,
     ear,
 )
+from whisperbatch.live import session as sessions
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -204,6 +205,8 @@ def test_wrong_samples_are_refused_and_the_session_goes_on(
         ({"turns": "speaker"}, "turns"),
         ({"turn_silence": 0.01}, "turn_silence"),
         ({"turns": "manual", "turn_silence": 1.0}, "turn_silence"),
+        ({"sentence_silence": 31.0}, "sentence_silence"),
+        ({"turns": "manual", "sentence_silence": 1.0}, "sentence_silence"),
         ({"max_lag": 1.0}, "max_lag"),
         ({"diarize": True}, "diarize"),
         ({"multilingual": True}, "multilingual"),
@@ -365,3 +368,22 @@ def test_a_partial_text_that_fails_does_not_end_the_session(engine: FakeEngine) 
         events = events_of(asr.live(language="en"), audio(1.0, 4.0, 1.0))
     assert not any(isinstance(event, Failed) for event in events)
     assert texts(events, 0) == ("one two three four five six",) * 2
+
+
+@pytest.mark.parametrize("is_sentence", [True, False])
+def test_a_sentence_ends_a_turn_early(
+    asr: wb.Transcriber, monkeypatch: pytest.MonkeyPatch, *, is_sentence: bool
+) -> None:
+    asked: list[str] = []
+
+    def ends_sentence(text: str) -> bool:
+        asked.append(text.strip())
+        return is_sentence
+
+    monkeypatch.setattr(sessions, "ends_sentence", ends_sentence)
+    session = asr.live(language="en", turn_silence=3.0, sentence_silence=0.4)
+    feed(session, audio(1.0, 3.0, 1.0))
+    assert (session.flush() is None) == is_sentence  # whether the turn has ended
+    session.close()
+    assert texts(list(session), 0)[1] == "one two three four five six"
+    assert asked == ["six"]

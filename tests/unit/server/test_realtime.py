@@ -16,7 +16,16 @@ from tests.unit.server.fake_live import FakeLive, final, pcm, settled
 from tests.unit.server.test_operation import figures
 from whisperbatch import EngineError
 from whisperbatch.errors import BacklogError, ClosedError
-from whisperbatch.live import Failed, Final, Lag, LiveEvent, Tail, TurnEnded, TurnStarted
+from whisperbatch.live import (
+    Failed,
+    Final,
+    Lag,
+    LiveEvent,
+    LiveSettings,
+    Tail,
+    TurnEnded,
+    TurnStarted,
+)
 from whisperbatch.server.realtime import session as sessions
 from whisperbatch.server.realtime.audio_formats import a_law, mu_law
 
@@ -144,7 +153,7 @@ async def test_a_session_begins_with_its_configuration(monkeypatch: pytest.Monke
                         "languages": [],
                         "prompt": None,
                         "keywords": [],
-                        "delay": "low",
+                        "delay": LiveSettings().delay,
                     },
                     "turn_detection": {
                         "type": "server_vad",
@@ -313,7 +322,7 @@ async def test_what_a_client_includes(monkeypatch: pytest.MonkeyPatch) -> None:
             duration=1.0,
         ),
     ]
-    words = [
+    words: list[dict[str, Any]] = [
         {"word": "So", "start": 0.0, "end": 0.5},
         {"word": " be", "start": 0.5, "end": 1.0},
     ]
@@ -322,6 +331,7 @@ async def test_what_a_client_includes(monkeypatch: pytest.MonkeyPatch) -> None:
         session = await updated(socket, include=[*names, "input_audio_buffer.lag", names[0]])
         assert session["include"] == [*names, "input_audio_buffer.lag"]
         (await heard(socket, opened)).report(*reports)
+        assert opened[0].keywords["word_timestamps"] is True  # of the final text
         delta, tail, lag, segment, completed = await socket.until(f"{TEXT}.completed")
         half = math.log(0.5)
         assert delta["logprobs"] == [
@@ -348,6 +358,7 @@ async def test_what_a_client_includes(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         assert [each["token"] for each in completed["logprobs"]] == ["So", " be"]
         await updated(socket, include=None)
+        assert opened[0].keywords["word_timestamps"] is False
         opened[0].report(*reports)
         types = [event["type"] for event in await socket.until(f"{TEXT}.completed")]
         assert types == [f"{TEXT}.delta", f"{TEXT}.completed"]

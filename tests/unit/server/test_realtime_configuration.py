@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from whisperbatch import Options
+from whisperbatch.live import LiveSettings
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.realtime.audio_formats import AudioFormat, a_law, mu_law
 from whisperbatch.server.realtime.configuration import MAX_PROMPT, Configuration
@@ -128,7 +129,10 @@ def test_fields_that_are_left_out_stay() -> None:
 def test_semantic_vad(eagerness: str | None, silence: float) -> None:
     """A rule: the silence that ends a turn follows the eagerness."""
     made = updated(turn_detection={"type": "semantic_vad", "eagerness": eagerness})
-    assert keywords(made)["turn_silence"] == silence
+    assert (keywords(made)["turn_silence"], keywords(made)["sentence_silence"]) == (silence, 0.4)
+    LiveSettings(turn_silence=silence, sentence_silence=0.4)
+    assert keywords(updated(made, turn_detection=None))["sentence_silence"] is None
+    assert keywords(PLAIN)["sentence_silence"] is None
     value = made.value("base", Options())["audio"]["input"]["turn_detection"]
     assert value == {"type": "semantic_vad", "eagerness": eagerness or "auto"}
     # the other kind begins with its own values

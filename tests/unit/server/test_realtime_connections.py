@@ -93,7 +93,8 @@ async def test_official_client_with_the_key_in_a_header(monkeypatch: pytest.Monk
                 TurnEnded(0, 0.0, 0.9),
                 final(0, "Good morning."),
             )
-            names, text = [], ""
+            names: list[str] = []
+            text = ""
             while not names or names[-1] != "ConversationItemInputAudioTranscriptionCompletedEvent":
                 event: Any = await asyncio.wait_for(session.recv(), 20)
                 names.append(type(event).__name__)

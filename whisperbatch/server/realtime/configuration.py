@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import whisperbatch as wb
-from whisperbatch.live import Delay
+from whisperbatch.live import Delay, LiveSettings
 from whisperbatch.server.errors import invalid
 from whisperbatch.server.realtime.audio_formats import (
     A_LAW,
@@ -37,6 +37,7 @@ SILENCES: Final[Mapping[str, float]] = MappingProxyType(
     {"low": 2.0, "medium": 1.0, "high": 0.6, "auto": 1.0}
 )
 """Eagerness -> seconds of silence that end a turn. A rule, not a model."""
+SENTENCE_SILENCE: Final = 0.4  # seconds that end a turn of semantic_vad after a sentence
 SILENCE: Final = 0.5  # seconds that end a turn of server_vad
 MAX_SILENCE: Final = 30.0  # seconds
 MAX_PADDING: Final = 5.0  # seconds
@@ -54,6 +55,9 @@ WORDS: Final = f"{ITEM}words"
 LAG: Final = "input_audio_buffer.lag"
 INCLUDES: Final = (LOGPROBS, TAIL, SEGMENTS, WORDS, LAG)
 """What a client may ask for; all but `LOGPROBS` are extensions of this server."""
+
+OF_WORDS: Final = (LOGPROBS, WORDS)
+"""What needs the words of the final text."""
 
 INPUT: Final = "session.audio.input"
 TRANSCRIPTION: Final = ("model", "language", "languages", "prompt", "keywords", "delay")
@@ -92,6 +96,7 @@ class TurnDetection:
 
 
 FORMAT: Final = AudioFormat()
+DELAY: Final = LiveSettings().delay
 TURNS: Final = TurnDetection()
 
 
@@ -119,7 +124,7 @@ class Configuration:
     languages: tuple[str, ...] = ()
     prompt: str | None = None
     keywords: tuple[str, ...] = ()
-    delay: Delay = "low"
+    delay: Delay = DELAY
     turns: TurnDetection | None = TURNS
     include: tuple[str, ...] = ()
 
@@ -198,6 +203,7 @@ class Configuration:
             "delay": self.delay,
             "turns": "manual" if self.turns is None else "vad",
             "turn_silence": turns.turn_silence,
+            "sentence_silence": SENTENCE_SILENCE if turns.kind == "semantic_vad" else None,
             "language": self.language if says_language else defaults.language,
             "languages": self.languages if says_language else defaults.languages,
             "initial_prompt": defaults.initial_prompt
@@ -207,6 +213,8 @@ class Configuration:
             "vad_onset": onset,
             "vad_offset": offset,
             "speech_pad": defaults.speech_pad if turns.padding is None else turns.padding,
+            "word_timestamps": defaults.word_timestamps
+            or any(name in self.include for name in OF_WORDS),
         }
 
     def _turns(self, given: object) -> TurnDetection | None:
@@ -288,7 +296,7 @@ def _transcription(given: object) -> dict[str, Any]:
         "languages": _texts,
         "prompt": _prompt,
         "keywords": _texts,
-        "delay": lambda value, at: "low" if value is None else _delay(value, at),
+        "delay": lambda value, at: DELAY if value is None else _delay(value, at),
     }
     changes: dict[str, Any] = {
         name: readers[name](value, f"{path}.{name}") for name, value in fields.items()
