@@ -168,10 +168,8 @@ def test_names_and_sensitivity_of_a_request_are_used() -> None:
                 },
             )
             await ask(client, request, *recording())
-        if hasattr(Transcribe(), "transcript_names"):
-            assert asr.keywords["hotwords"] == "Ann, Kitchen lamp, dim"
-        if hasattr(Transcribe(), "vad_sensitivity"):
-            assert asr.keywords["turn_silence"] == 1.0
+        assert asr.keywords["hotwords"] == "Ann, Kitchen lamp, dim"
+        assert asr.keywords["turn_silence"] == 1.0
 
     asyncio.run(check())
 
