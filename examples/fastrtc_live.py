@@ -7,7 +7,7 @@ python examples/fastrtc_live.py
 
 import asyncio
 import base64
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,19 @@ from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 URL = "http://127.0.0.1:8000/v1"
-RATE = 24_000  # Hz
-TEXT = "conversation.item.input_audio_transcription.delta"
+RATE: Final = 24_000  # Hz
 
 
 async def connect(url: str = URL) -> AsyncRealtimeConnection:
     """Open a session of the server."""
     client = AsyncOpenAI(base_url=url, api_key="none")
     connection = await client.realtime.connect(extra_query={"intent": "transcription"}).enter()
-    audio = {"input": {"format": {"type": "audio/pcm", "rate": RATE}}}
-    await connection.session.update(session={"type": "transcription", "audio": audio})
+    await connection.session.update(
+        session={
+            "type": "transcription",
+            "audio": {"input": {"format": {"type": "audio/pcm", "rate": RATE}}},
+        }
+    )
     return connection
 
 
@@ -35,9 +38,10 @@ async def send(connection: AsyncRealtimeConnection, samples: npt.NDArray[np.int1
 
 async def next_text(connection: AsyncRealtimeConnection) -> str:
     """Wait for settled text."""
-    while (event := await connection.recv()).type != TEXT:
-        pass
-    return str(event.delta)
+    while True:
+        event = await connection.recv()
+        if event.type == "conversation.item.input_audio_transcription.delta":
+            return event.delta or ""
 
 
 def main() -> None:

@@ -160,11 +160,23 @@ def _keywords(arguments: LiveArguments) -> dict[str, Any]:
     """
     formats = (format_of(arguments.file),) if arguments.file else ()
     keywords = with_words(arguments.options, arguments.layout, arguments.tables, formats)
-    # the model is not loaded if an option is wrong
-    settings, others = split_keywords(keywords)
-    LiveSettings(**settings)
-    settings_of(arguments.load_keywords).check(live_options(None, **others).search)
+    check_keywords(keywords, arguments.load_keywords)
     return keywords
+
+
+def check_keywords(keywords: Mapping[str, Any], load_keywords: Mapping[str, Any]) -> None:
+    """Check keywords of `Transcriber.live` before the model is loaded.
+
+    Args:
+        keywords: of `Transcriber.live`.
+        load_keywords: of `load`.
+
+    Raises:
+        OptionError: a keyword is invalid, or has no effect in a live session.
+    """
+    settings, others = split_keywords(dict(keywords))
+    LiveSettings(**settings)  # type: ignore[arg-type]  # checked there
+    settings_of(load_keywords).check(live_options(None, **others).search)
 
 
 def _has_source(arguments: LiveArguments) -> bool:
@@ -357,5 +369,5 @@ def _raw_blocks(rate: int) -> Iterator[bytes]:
     hold its lock, and Python would abort when the process ends.
     """
     size = int(BLOCK * rate) * 2
-    while block := sys.stdin.buffer.raw.read(size):  # type: ignore[attr-defined]  # a BufferedReader
+    while block := sys.stdin.buffer.raw.read(size):  # type: ignore[union-attr]  # a BufferedReader
         yield block

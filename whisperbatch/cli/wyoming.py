@@ -12,11 +12,10 @@ import typer
 import whisperbatch as wb
 from whisperbatch.boundary import describe
 from whisperbatch.cli.flags import DEFAULT_MODEL, Model, Verbose
+from whisperbatch.cli.live import check_keywords
 from whisperbatch.cli.printing import ExitOnSignal, loading_status, print_note
 from whisperbatch.dependencies import import_failure
 from whisperbatch.errors import MissingExtraError, OptionError
-from whisperbatch.live import LiveSettings
-from whisperbatch.live.settings import live_options, split_keywords
 from whisperbatch.text import shown
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:10300"
@@ -56,9 +55,7 @@ def serve_wyoming(arguments: WyomingArguments) -> None:
     except ImportError as error:
         message = import_failure(error, "pip install 'whisperbatch[wyoming]'")
         raise MissingExtraError(f"this command needs wyoming: {message}") from error
-    settings, others = split_keywords(dict(arguments.options))
-    LiveSettings(**settings)
-    live_options(None, **others)
+    check_keywords(arguments.options, arguments.load_keywords)
     _check(arguments.uri)
     with ExitOnSignal(lambda: None):
         with loading_status(arguments.model, print_note):

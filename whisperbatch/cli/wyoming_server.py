@@ -45,7 +45,7 @@ MAX_CLIENTS: Final = 64  # connections at a time
 IDLE: Final = 300.0  # seconds without an event, after which a connection is closed
 WAIT: Final = 0.2  # seconds before audio that the session did not take is given again
 WIDTHS: Final = {1: "i1", 2: "<i2", 4: "<i4"}  # bytes of a sample: its type
-SILENCES: Final = {"aggressive": 0.3, "relaxed": 1.0}
+SILENCES: Final[Mapping[object, float]] = {"aggressive": 0.3, "relaxed": 1.0}
 """`vad_sensitivity`: seconds of silence that end a turn; others have the default."""
 
 log = logging.getLogger(__name__)
@@ -173,15 +173,9 @@ class Client(AsyncEventHandler):
         request, options = self._request, dict(self._service.options)
         if request.language:
             options["language"] = request.language
-        # the fields below are newer than the oldest version of the package
-        names = [
-            *(getattr(request, "transcript_names", None) or ()),
-            *(getattr(request, "transcript_terms", None) or ()),
-        ]
-        if names:
+        if names := [*(request.transcript_names or ()), *(request.transcript_terms or ())]:
             options["hotwords"] = ", ".join(names)
-        wanted = getattr(request, "vad_sensitivity", None)
-        if silence := SILENCES.get(str(getattr(wanted, "value", wanted))):
+        if silence := SILENCES.get(request.vad_sensitivity):
             options["turn_silence"] = silence
         start = partial(self._service.asr.live, sampling_rate=audio.rate, **options)
         self._format = audio
@@ -241,7 +235,7 @@ class Client(AsyncEventHandler):
     def _info(self) -> Info:
         """Return what this server can do."""
         release, author = version("whisperbatch"), Attribution(name="whisperbatch", url="")
-        common = {"attribution": author, "installed": True, "version": release}
+        common: dict[str, Any] = {"attribution": author, "installed": True, "version": release}
         languages = list(LANGUAGES) if self._service.asr.is_multilingual else ["en"]
         description = f"Whisper, model {self._service.model}"
         model = AsrModel(

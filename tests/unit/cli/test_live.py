@@ -35,10 +35,10 @@ from whisperbatch.errors import (
     OptionError,
     WriteError,
 )
-from whisperbatch.live import Lag, Settled, Tail, TurnEnded, TurnStarted
+from whisperbatch.live import Lag, LiveEvent, Settled, Tail, TurnEnded, TurnStarted
 from whisperbatch.types import Word
 
-HELLO = (
+HELLO: tuple[LiveEvent, ...] = (
     TurnStarted(0, 3.1),
     Tail(0, " Hello"),
     Settled(0, " Hello Ann,", (Word(3.2, 3.6, " Hello", 0.9),), 3.2, 3.9, "en"),
@@ -48,13 +48,14 @@ HELLO = (
     TurnEnded(0, 3.1, 4.7),
 )
 DONE = final(0, segment("Hello, Ann! How are you?", 3.2, 4.6))
-FINE = (
+THANKS = final(1, segment("Fine, thanks.", 6.1, 6.5, id=1))
+FINE: tuple[LiveEvent, ...] = (
     TurnStarted(1, 6.0),
     Settled(1, " Fine.", (), 6.1, 6.5, "en"),
     TurnEnded(1, 6.0, 6.6),
-    final(1, segment("Fine, thanks.", 6.1, 6.5, id=1)),
+    THANKS,
 )
-SILENT_TURN = (TurnStarted(2, 9.0), TurnEnded(2, 9.0, 9.5), final(2))
+SILENT_TURN: tuple[LiveEvent, ...] = (TurnStarted(2, 9.0), TurnEnded(2, 9.0, 9.5), final(2))
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeSession], FakeTrans
 
     def open_with(session: FakeSession) -> FakeTranscriber:
         transcriber = FakeTranscriber(session)
-        monkeypatch.setattr(live.wb, "load", lambda *_, **__: transcriber)
+        monkeypatch.setattr("whisperbatch.load", lambda *_, **__: transcriber)
         return transcriber
 
     return open_with
@@ -239,7 +240,7 @@ def test_the_file_grows_and_is_complete_after_each_final_text(tmp_path: Path) ->
     assert not path.exists()
     file.add(DONE)
     assert path.read_text() == "1\n00:00:03,200 --> 00:00:04,600\nHello, Ann! How are you?\n"
-    file.add(FINE[3])
+    file.add(THANKS)
     blocks = [block.splitlines() for block in path.read_text().split("\n\n")]
     assert [(number, text) for number, _, text in blocks] == [
         ("1", "Hello, Ann! How are you?"),
@@ -254,7 +255,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_session(
     folder = tmp_path / "texts"
     file = GrowingFile(folder / "talk.txt", None)
     file.add(DONE)
-    file.add(FINE[3])
+    file.add(THANKS)
     assert isinstance(file.error, WriteError)
     assert capsys.readouterr().err.count("\n") == 1
     folder.mkdir()
