@@ -33,7 +33,7 @@ FLAGS: Final = (
     *("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"),
     "--host-resolver-rules=MAP speech.internal 127.0.0.1",
 )
-LATE: Final = 20_000  # ms, on a busy machine
+LATE: Final = 60_000  # ms, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +440,7 @@ def meeting(page: Any) -> None:
     lines = [
         (0, "SPEAKER_00", "Good morning. Shall we begin with the trial in Lisbon?"),
         (4, "SPEAKER_01", "Yes. We have asked two hundred people, and most of them liked it."),
-        (9, "SPEAKER_01", "Those who did not said that the text came too late."),
+        (8, "SPEAKER_01", "Those who did not said that the text came too late."),
         (14, "SPEAKER_00", "That is what we have changed since. Can you show us?"),
         (18, "SPEAKER_02", "I can. Look at the second page, please."),
     ]
@@ -449,7 +449,7 @@ def meeting(page: Any) -> None:
         | {"speaker": who, "text": text}
         for i, (at, who, text) in enumerate(lines)
     ]
-    done = {"type": "transcript.text.done", "text": "", "segments": segments}
+    done: dict[str, Any] = {"type": "transcript.text.done", "text": "", "segments": segments}
     done |= {"usage": {"seconds": 22.0}, "languages": [{"code": "en"}]}
     events = [*({**s, "speaker": "SPEAKER_00", "provisional": True} for s in segments), done]
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"

@@ -15,6 +15,7 @@ let recording = null; // of the microphone
 let microphone = null; // {context, stream, node, lock}
 let session = null; // live
 let upload = null; // of a file
+let attempt = 0; // number of the newest request
 let source = null; // the File of the transcript
 let before = null; // the transcript that a new attempt would replace
 let silent = 0; // blocks without any sound
@@ -328,6 +329,7 @@ function shareOf(level) {
 async function transcribe(file, careful = false) {
   if (!["empty", "done"].includes(state())) return;
   if (!careful && state() === "done" && !reset()) return;
+  const mine = ++attempt;
   before = careful ? transcript : null;
   transcript = new Transcript();
   source = file;
@@ -338,7 +340,7 @@ async function transcribe(file, careful = false) {
   step("Sending …", 0);
   try {
     await askAboutSpeakers();
-    if (state() !== "sending") return; // cancelled
+    if (mine !== attempt) return; // cancelled
     await request(file, careful);
     transcript.duration ||= length() ?? transcript.items.at(-1)?.end ?? 0;
     if (countSpeakers() === 1) transcript.items.forEach((item) => { item.speaker = ""; });
@@ -404,6 +406,7 @@ function length() {
 
 function done(text, bad = false, failed = false) {
   upload = null;
+  attempt++;
   if (failed && before) {
     transcript = before;
     draw();

@@ -512,7 +512,7 @@ export function sendFile({ base, key, file, fields, sent, event }) {
   return { done, cancel: () => request.abort() };
 }
 
-// Whether the server has the weights to tell speakers apart. It is asked with 0.1 s of silence.
+// Whether the server has the weights for speakers. It is asked with 0.1 s of silence.
 export async function canTellSpeakers(base, key) {
   const silence = new Recording();
   silence.add(new Int16Array(RATE / 10));
