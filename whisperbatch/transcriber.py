@@ -404,7 +404,7 @@ class Transcriber(Explained):
             ClosedError: the Transcriber is closed.
         """
         own, others = split_keywords(keywords)
-        settings, resolved = LiveSettings(**own), live_options(options, **others)  # type: ignore[arg-type]  # checked there
+        settings, resolved = LiveSettings(**own), live_options(options, **others)
         self._check_open()
         reader = None if source is None else open_audio(source, resolved)
         try:

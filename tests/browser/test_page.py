@@ -444,7 +444,7 @@ def meeting(page: Any) -> None:
         (14, "SPEAKER_00", "That is what we have changed since. Can you show us?"),
         (18, "SPEAKER_02", "I can. Look at the second page, please."),
     ]
-    segments = [
+    segments: list[dict[str, Any]] = [
         {"type": "transcript.text.segment", "id": f"seg_{i}", "start": at, "end": at + 3.5}
         | {"speaker": who, "text": text}
         for i, (at, who, text) in enumerate(lines)

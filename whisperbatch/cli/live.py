@@ -175,7 +175,7 @@ def check_keywords(keywords: Mapping[str, Any], load_keywords: Mapping[str, Any]
         OptionError: a keyword is invalid, or has no effect in a live session.
     """
     settings, others = split_keywords(dict(keywords))
-    LiveSettings(**settings)  # type: ignore[arg-type]  # checked there
+    LiveSettings(**settings)
     settings_of(load_keywords).check(live_options(None, **others).search)
 
 

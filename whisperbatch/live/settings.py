@@ -117,7 +117,7 @@ def changed(
     own, others = split_keywords(changes)
     if others.get("sampling_rate", options.sampling_rate) != options.sampling_rate:
         raise OptionError("`sampling_rate` cannot change within a session; open another session")
-    return replace(settings, **own), live_options(options, **others)  # type: ignore[arg-type]
+    return replace(settings, **own), live_options(options, **others)
 
 
 LIVE_PARAMETERS: Final = tuple(
