@@ -38,6 +38,7 @@ def everything(stack: ExitStack) -> Iterator[object]:
     yield from (asr, asr.activity, asr.submitted, Places(4, 2))
     yield Submitted(1, 2, 3, 4, Places(4, 2), 123.456789)
     yield stack.enter_context(asr.stream(samples, vad=False))
+    yield stack.enter_context(asr.live())
     yield asr.submit(samples, vad=False, language="en")
     many = asr.transcribe_many([samples], vad=False)
     yield many

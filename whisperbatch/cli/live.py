@@ -351,7 +351,11 @@ class _Run:
 
 
 def _raw_blocks(rate: int) -> Iterator[bytes]:
-    """Yield the samples of standard input as they come."""
+    """Yield the samples of standard input as they come.
+
+    The buffer of `sys.stdin` is not used: after Ctrl-C, a thread that still waits for input would
+    hold its lock, and Python would abort when the process ends.
+    """
     size = int(BLOCK * rate) * 2
-    while block := sys.stdin.buffer.read1(size):
+    while block := sys.stdin.buffer.raw.read(size):  # type: ignore[attr-defined]  # a BufferedReader
         yield block

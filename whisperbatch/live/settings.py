@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from whisperbatch.errors import OptionError
 from whisperbatch.live.ear import TurnRule
@@ -100,7 +100,7 @@ def live_options(options: Options | None, **keywords: object) -> Options:
     return resolved
 
 
-def split_keywords(keywords: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+def split_keywords(keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keywords of `LiveSettings`, and the other keywords."""
     own = {name: value for name, value in keywords.items() if name in LIVE_NAMES}
     return own, {name: value for name, value in keywords.items() if name not in own}

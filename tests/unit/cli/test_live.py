@@ -70,7 +70,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeSession], FakeTrans
 
 
 def give_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    monkeypatch.setattr(
+        sys, "stdin", SimpleNamespace(buffer=SimpleNamespace(raw=io.BytesIO(content)))
+    )
 
 
 def arguments(**values: Any) -> LiveArguments:

@@ -355,9 +355,16 @@ def test_an_address_that_is_used_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 def test_without_the_package_the_message_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, "whisperbatch.cli.wyoming_server")
-    for name in [name for name in sys.modules if name.startswith("wyoming.")]:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "wyoming":
+                raise ModuleNotFoundError("No module named 'wyoming'", name=name)
+
+    ours = "whisperbatch.cli.wyoming_server"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "wyoming"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "wyoming", None)
+    monkeypatch.delitem(sys.modules, ours)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     with pytest.raises(MissingExtraError, match=r"pip install 'whisperbatch\[wyoming\]'"):
         serve_wyoming(WyomingArguments(load_keywords={}, options={}))

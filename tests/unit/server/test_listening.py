@@ -118,6 +118,7 @@ def test_a_wrong_setting_is_an_error(flags: tuple[str, str], message: str) -> No
 
 
 def test_warnings_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WHISPERBATCH_SPEECH", raising=False)  # of the tests
     assert list(settings_of(("--host", "127.0.0.1,::1")).warnings()) == []
     assert list(settings_of(("--host", "0.0.0.0", "--api-key", "a")).warnings()) == []  # noqa: S104
     assert list(settings_of(("--host", "0.0.0.0", "--uds", "a")).warnings()) == []  # noqa: S104

@@ -221,7 +221,7 @@ async function openMicrophone() {
     const node = new AudioWorkletNode(context, "recorder", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
     node.port.onmessage = ({ data }) => take(data);
     context.createMediaStreamSource(stream).connect(node);
-    await context.resume();
+    context.resume();
     stream.getAudioTracks()[0].onended = () => state() === "live" && stop();
     const lock = await navigator.wakeLock?.request("screen").catch(() => null); // the screen stays on
     return { context, stream, node, lock };

@@ -2,7 +2,7 @@
 // a file. Nothing here touches the page.
 
 export const RATE = 24000; // samples per second, of the microphone's recording
-const PAUSE = 2; // seconds of silence that begin a paragraph
+const PAUSE = 1.5; // seconds of silence that begin a paragraph
 const LONG = 600; // characters after which a sentence begins a paragraph
 const KEPT = 120; // seconds of the newest sound in memory; what is older becomes a Blob
 const WAITS = [0.5, 1, 2, 4, 8]; // seconds before each new connection

@@ -125,9 +125,12 @@ def test_recordings_that_cannot_be_read_are_failures(path: Path, talks: Path) ->
     assert jobs.status(path).failed == 2
 
 
-def test_a_recording_that_changes_while_it_is_read_is_a_failure(path: Path, talks: Path) -> None:
+def test_a_recording_that_changes_while_it_is_read_is_a_failure(
+    path: Path, talks: Path, tmp_path: Path
+) -> None:
     def decode(call: Any) -> str:
-        write_noise(talks / "2.wav", 3.5)
+        write_noise(tmp_path / "new.wav", 3.5)
+        (tmp_path / "new.wav").replace(talks / "2.wav")  # never an empty file
         return " Half of the old recording."
 
     run_work(path, FakeEngine(decode=decode))
