@@ -48,6 +48,12 @@ class Channel(WebSocketsSansIOProtocol):
         self.logger = self.conn.logger = log
         self._reading_due: asyncio.TimerHandle | None = None
 
+    async def send(self, message: Any) -> None:  # noqa: ANN401 - as Uvicorn's
+        """See ASGI. A refused handshake is complete: Uvicorn would log an error."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
+
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`: more waits for the client than the transport should keep."""
         super().pause_writing()

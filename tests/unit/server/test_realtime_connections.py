@@ -38,6 +38,7 @@ async def serving(
 ) -> AsyncIterator[tuple[Server, str, list[FakeLive]]]:
     """A server at a free port in this process, with fakes; its address is without the scheme."""
     monkeypatch.setattr(ServerSettings, "load", lambda *_: Transcriber(speaking_engine()))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with fake_live.fake_live(monkeypatch) as opened:
         options = json.dumps({"vad": False})
         server = Server(settings_with(port=0, options=options, **settings))
@@ -53,7 +54,7 @@ async def serving(
 
 
 def connecting(address: str, **more: Any) -> connect:
-    return connect(f"ws://{address}/v1/realtime", max_size=None, proxy=None, **more)
+    return connect(f"ws://{address}/v1/realtime", max_size=None, **more)
 
 
 async def receive(connection: ClientConnection, kind: str) -> dict[str, Any]:
@@ -68,7 +69,7 @@ async def closed_with(connection: ClientConnection) -> int:
     with suppress(ConnectionClosed):
         while True:
             await asyncio.wait_for(connection.recv(), 20)
-    return connection.close_code or 0
+    return connection.protocol.close_code or 0
 
 
 async def works(address: str) -> None:
@@ -134,11 +135,15 @@ async def test_a_browser_sends_its_key_as_a_subprotocol(monkeypatch: pytest.Monk
 
 
 @in_loop
-async def test_pages_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_others_are_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving(monkeypatch) as (_, address, _opened):
         with pytest.raises(InvalidStatus) as raised:
             await connecting(address, origin="http://page.example")
         assert raised.value.response.status_code == 403
+        assert "content-length" in raised.value.response.headers  # one of them
+        assert not [line for line in caplog.records if line.levelname == "ERROR"]
         async with connecting(address, origin=f"http://{address}") as connection:
             await receive(connection, "session.created")
 
