@@ -17,11 +17,12 @@ from whisperbatch.decoding.prompts import Prompts, WhisperTokenizer
 from whisperbatch.decoding.row_decoder import RowDecoder, RowRequest, task_for
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.detection import decide, is_loud, score_rows
+from whisperbatch.live.ear import Spoken
 from whisperbatch.options import Options
 from whisperbatch.recording import Decision, End, RecordingState, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation import Segmentation
-from whisperbatch.segmentation.timed_text import AlignedWord, RowResult
+from whisperbatch.segmentation.timed_text import AlignedWord, RowResult, join_words
 from whisperbatch.types import Chunk, LanguageScores, Segment
 
 PARTIAL_TOKENS: Final = 100  # one limit for all partial texts, so that their rows share calls
@@ -59,6 +60,7 @@ class LiveDecoder:
         self._model = model
         self._segments = 0  # number of segments so far
         self._votes: deque[LanguageScores] = deque()
+        self._last: str | None = None  # language of the last final text
         self.configure(options)
 
     def configure(self, options: Options) -> None:
@@ -130,20 +132,27 @@ class LiveDecoder:
         audit = decoded.audit
         return () if audit.repetitive or audit.too_fast else decoded.words
 
-    def final(self, chunk: Chunk) -> FinalText:
-        """Decode a part with all options, and check its text."""
-        row = self.row(chunk)
-        if not self._options.language and is_loud(chunk):
+    def final(self, spoken: Spoken) -> FinalText:
+        """Decode a part with all options, and check its text.
+
+        The earlier speech before the part helps the model. Its words are dropped: their turns have
+        their final texts.
+        """
+        row = self.row(spoken.chunk)
+        if not self._options.language and is_loud(spoken.chunk):
             [row] = score_rows(self._model, [row])
-        decision = self._decide(row.language_scores)
+        scores, decision = row.language_scores, self._decide(row.language_scores)
+        if decision.language == self._last and spoken.wide is not spoken.chunk:
+            row = self.row(spoken.wide)
         row = replace(row, language=decision.language, decision=decision)
-        result = self._chunks(row)
+        result = _from(self._chunks(row), spoken.chunk.start)
         words = tuple(word for text in result.texts for word in text.words)
         segments = tuple(self._segmented(result, decision))
-        return FinalText(words, segments, decision.language, row.language_scores)
+        return FinalText(words, segments, decision.language, scores)
 
     def add(self, text: FinalText) -> tuple[Segment, ...]:
         """Return the segments of the next final text with their numbers, and note its language."""
+        self._last = text.language
         if text.scores:
             self._votes.append(text.scores)
             while sum(vote.seconds for vote in [*self._votes][1:]) >= VOTING_SPEECH:
@@ -168,3 +177,15 @@ class LiveDecoder:
         for item in Segmentation(self._options)(recording, items):
             if isinstance(item, Segment):
                 yield item
+
+
+def _from(result: RowResult, start: int) -> RowResult:
+    """Return the texts of a row from a sample on."""
+    texts = []
+    for text in result.texts:
+        kept = [word for word in text.words if word.start + word.end >= 2 * start]
+        if len(kept) == len(text.words):
+            texts.append(text)
+        elif kept:
+            texts.append(replace(text, timed_texts=(join_words(kept),)))
+    return replace(result, texts=tuple(texts))

@@ -29,7 +29,7 @@ from whisperbatch.boundary import as_error
 from whisperbatch.decoding.engine_options import options_for
 from whisperbatch.errors import BacklogError, ClosedError, EngineError, WhisperBatchError
 from whisperbatch.live.decoding import FinalText, LiveDecoder
-from whisperbatch.live.ear import Began, Ear, Ended, Heard, Part
+from whisperbatch.live.ear import Began, Ear, Ended, Heard, Part, Spoken
 from whisperbatch.live.events import (
     Failed,
     Lag,
@@ -68,7 +68,7 @@ MIN_NEW: Final = to_samples(0.3)  # samples of new audio before the next partial
 READ_AHEAD: Final = 5.0  # seconds of lag at which a recording is not read further
 MAX_WINDOW: Final = to_samples(9.0)  # samples of a partial text; then the window moves on
 KEPT_WINDOW: Final = to_samples(4.0)  # samples that stay in the window, with settled words
-LIVE_SHARE: Final = 0.75  # of the engine, for all live sessions, beside one run over recordings
+LIVE_SHARE: Final = 0.7  # of the engine, for all live sessions, beside one run over recordings
 LIMIT: Final = to_samples(29.0)  # samples of a partial text of which nothing is settled
 PATIENCE: Final = 0.5  # seconds in the queue, after which a partial row gets newer audio
 REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
@@ -445,13 +445,13 @@ class LiveSession(Explained):
         """Return the work on the newest audio, if there is enough of it."""
         if self._ear.turn is None:
             return None
-        chunk = self._ear.paused_chunk()
+        spoken = self._ear.paused()
         if (
-            chunk
-            and not (self._early and self._early[0] == chunk.speech)
+            spoken
+            and not (self._early and self._early[0] == spoken.chunk.speech)
             and self._scheduler.has_free_worker
         ):
-            return partial(self._decode_early, self._ear.turn, chunk, self._completed)
+            return partial(self._decode_early, self._ear.turn, spoken, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:
             return None
         speech = self._ear.window(self._start)
@@ -470,12 +470,13 @@ class LiveSession(Explained):
         samples = self._ear.copy(start, end)
         return Chunk(0, 0, (SpeechSpan(start, end),), inside, samples)
 
-    def _decode_early(self, turn: int, chunk: Chunk, options: Options) -> None:
+    def _decode_early(self, turn: int, spoken: Spoken, options: Options) -> None:
         """Decode a part in a pause, because its turn may end there."""
         self._apply(options)
+        chunk = spoken.chunk
         self._early = chunk.speech, None
         with self._decoder.at(chunk.start):
-            text = self._decoder.final(chunk)
+            text = self._decoder.final(spoken)
         self._early = chunk.speech, text
         if text.words and ends_sentence(text.words[-1].text):
             with self._changed.condition:
@@ -526,14 +527,14 @@ class LiveSession(Explained):
         rest: tuple[AlignedWord, ...] = ()
         language = None
         try:
-            if part.chunk is None:
+            if part.spoken is None:
                 event = FinalEvent(part.turn, (), part.complete, None, 0.0)
             else:
-                text = self._final(part.chunk)
+                text = self._final(part.spoken)
                 language = text.language
                 rest = self._text.finish(text.words)
                 segments = self._decoder.add(text)
-                duration = to_seconds(part.chunk.length)
+                duration = to_seconds(part.spoken.chunk.length)
                 event = FinalEvent(part.turn, segments, part.complete, language, duration)
         except ClosedError:
             raise
@@ -552,12 +553,12 @@ class LiveSession(Explained):
                 self._language = None
             self._report_lag()
 
-    def _final(self, chunk: Chunk) -> FinalText:
+    def _final(self, spoken: Spoken) -> FinalText:
         speech, text = self._early or ((), None)
-        if text and speech == chunk.speech:
+        if text and speech == spoken.chunk.speech:
             return text
-        with self._decoder.at(chunk.start):
-            return self._decoder.final(chunk)
+        with self._decoder.at(spoken.chunk.start):
+            return self._decoder.final(spoken)
 
     def _settle(self, turn: int, words: tuple[AlignedWord, ...], language: str, tail: str) -> None:
         """Report settled words, and the text after them."""

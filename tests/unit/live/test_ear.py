@@ -41,10 +41,10 @@ def summary(items: list[Heard]) -> list[tuple[Any, ...]]:
             result.append(("began", item.turn, *times(item.start)))
         elif isinstance(item, Ended):
             result.append(("ended", item.turn, *times(item.start, item.end)))
-        elif item.chunk is None:
+        elif item.spoken is None:
             result.append(("part", item.turn, None, item.complete))
         else:
-            chunk = times(item.chunk.start, item.chunk.end)
+            chunk = times(item.spoken.chunk.start, item.spoken.chunk.end)
             result.append(("part", item.turn, chunk, item.complete))
     return result
 
@@ -73,13 +73,12 @@ def test_turns_do_not_depend_on_the_sizes_of_the_blocks(block: int) -> None:
 
 def test_the_speech_spans_of_a_chunk_are_those_of_a_recording() -> None:
     [part] = [i for i in hear(Ear(Options(), PAUSE), audio(1, 1, 0.4, 1, 1)) if isinstance(i, Part)]
-    assert part.chunk is not None
-    spans = [(to_seconds(s.start), to_seconds(s.end)) for s in part.chunk.speech]
+    assert part.spoken is not None
+    spans = [(to_seconds(s.start), to_seconds(s.end)) for s in part.spoken.chunk.speech]
     assert [(round(a, 1), round(b, 1)) for a, b in spans] == [(0.9, 2.1), (2.3, 3.5)]
-    assert len(part.chunk.samples) == part.chunk.end - part.chunk.start
-    assert np.array_equal(
-        part.chunk.samples, audio(1, 1, 0.4, 1, 1)[part.chunk.start :][: part.chunk.length]
-    )
+    assert len(part.spoken.chunk.samples) == part.spoken.chunk.end - part.spoken.chunk.start
+    given = audio(1, 1, 0.4, 1, 1)[part.spoken.chunk.start : part.spoken.chunk.end]
+    assert np.array_equal(part.spoken.chunk.samples, given)
 
 
 def test_a_long_turn_has_parts_that_fit_into_a_chunk() -> None:
@@ -87,8 +86,8 @@ def test_a_long_turn_has_parts_that_fit_into_a_chunk() -> None:
     hearer = Ear(Options(chunk_length=20.0), PAUSE)
     parts = [item for item in hear(hearer, samples) if isinstance(item, Part)]
     assert [part.complete for part in parts] == [False, False, True]
-    assert all(part.chunk and part.chunk.length <= to_samples(20.0) for part in parts)
-    spans = [span for part in parts if part.chunk for span in part.chunk.speech]
+    assert all(part.spoken and part.spoken.chunk.length <= to_samples(20.0) for part in parts)
+    spans = [span for part in parts if part.spoken for span in part.spoken.chunk.speech]
     assert len(spans) == 6
     assert {part.turn for part in parts} == {0}
 
@@ -97,7 +96,7 @@ def test_speech_without_a_pause_is_cut() -> None:
     hearer = Ear(Options(), PAUSE)
     parts = [item for item in hear(hearer, audio(0.5, 70.0, 1.0)) if isinstance(item, Part)]
     assert [part.complete for part in parts] == [False, False, True]
-    chunks = [part.chunk for part in parts if part.chunk]
+    chunks = [part.spoken.chunk for part in parts if part.spoken]
     assert all(chunk.length <= to_samples(30.0) for chunk in chunks)
     assert [b.start - a.end for a, b in pairwise(chunks)] == [0, 0]
     assert to_seconds(chunks[-1].end) == pytest.approx(70.6, abs=0.05)
@@ -166,14 +165,44 @@ def test_a_sentence_ends_a_turn_after_less_silence() -> None:
     rule = TurnRule(to_samples(2.0), to_samples(0.4))
     hearer = Ear(Options(), rule)
     assert summary(hear(hearer, audio(1.0, 1.0, 0.3))) == [("began", 0, 0.9)]
-    chunk = hearer.paused_chunk()
-    assert chunk is not None
-    hearer.note_sentence(chunk.speech[-1].end)
+    spoken = hearer.paused()
+    assert spoken is not None
+    hearer.note_sentence(spoken.chunk.speech[-1].end)
     assert summary(hear(hearer, audio(0.2)))[-1] == ("part", 0, (0.9, 2.1), True)
     assert summary(hear(hearer, audio(0.5, 1.0, 0.3))) == [("began", 1, 2.9)]
-    chunk = hearer.paused_chunk()
-    assert chunk is not None
-    hearer.note_sentence(chunk.speech[-1].end)
+    spoken = hearer.paused()
+    assert spoken is not None
+    hearer.note_sentence(spoken.chunk.speech[-1].end)
     hear(hearer, audio(0.02, 1.0))  # speech goes on: the sentence was not the last
     assert summary(hear(hearer, audio(1.5))) == []
     assert summary(hear(hearer, audio(0.7)))[-1][0] == "part"
+
+
+def test_a_part_has_the_speech_before_it_as_context() -> None:
+    hearer = Ear(Options(), PAUSE)
+    found = [i for i in hear(hearer, audio(1.0, 3.0, 4.0, 2.0, 1.0)) if isinstance(i, Part)]
+    first, second = (part.spoken for part in found)
+    assert first is not None
+    assert second is not None
+    assert first.wide is first.chunk
+    assert second.wide.speech == (*first.chunk.speech, *second.chunk.speech)
+    assert second.wide.length == first.chunk.length + second.chunk.length + to_samples(1.0)
+    assert np.array_equal(second.wide.samples[-second.chunk.length :], second.chunk.samples)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "spans"),
+    [
+        ((1.0, 3.0, 11.0, 2.0, 1.0), 1),  # long ago
+        ((1.0, 19.0, 1.0, 2.0, 1.0), 1),  # too long
+        ((1.0, 8.0, 1.0, 8.0, 1.0, 2.0, 1.0), 2),
+        ((1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 2.0, 1.0), 4),
+    ],
+)
+def test_the_context_is_recent_and_short(lengths: tuple[float, ...], spans: int) -> None:
+    *_, last = [i for i in hear(Ear(Options(), PAUSE), audio(*lengths)) if isinstance(i, Part)]
+    assert last.spoken is not None
+    assert len(last.spoken.wide.speech) == spans
+    assert last.spoken.wide.length <= to_samples(20.0)
+    total = sum(piece.length for piece in last.spoken.wide.pieces)
+    assert last.spoken.wide.length == total

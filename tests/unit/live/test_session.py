@@ -326,7 +326,7 @@ def test_a_task_reads_the_events(asr: wb.Transcriber) -> None:
 
 
 def test_a_recording_feeds_the_session(asr: wb.Transcriber) -> None:
-    session = asr.live(audio(1.0, 2.0, 1.0, 2.0), language="en")
+    session = asr.live(audio(1.0, 2.0, 11.0, 2.0), language="en")
     finals = [event.text for event in session if isinstance(event, Final)]
     assert finals == ["one two three four five six"] * 2
 
