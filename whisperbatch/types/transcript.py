@@ -86,6 +86,7 @@ class LanguageDetection(Record):
 
 NoticeKind = Literal["channels", "track", "time", "damaged", "incomplete", "no speech", "language"]
 
+MAX_SEGMENTS: Final = 3  # in the repr of a transcript, which has room for 40 characters of text
 MERGED_GAP: Final = 1.0  # seconds between two ranges of the same notice that become one range
 
 SILENT: Final = "the audio is silent; check the file, its other tracks and its channels"
@@ -444,6 +445,8 @@ class Transcript(Record):
         return tuple(word for segment in self.segments for word in segment.words or ())
 
     def __repr__(self) -> str:
+        text = " ".join(segment.text for segment in self.segments[:MAX_SEGMENTS])
+        ending = " ..." if len(self.segments) > MAX_SEGMENTS else ""
         return description(
             self,
             brief_name(self.source),
@@ -453,7 +456,7 @@ class Transcript(Record):
             counted(self.speakers, "speaker") if self.diarization else "",
             counted(self.omissions, "omission") if self.omissions else "",
             "" if self.is_complete else "incomplete",
-            brief(" ".join(segment.text for segment in self.segments[:3])) if self.segments else "",
+            brief(text + ending) if self.segments else "",
         )
 
     def __len__(self) -> int:
