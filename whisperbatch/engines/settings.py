@@ -407,6 +407,8 @@ def _checked(
     check_names(keywords)
     check_device(device)
     given = {name: plain(value) for name, value in keywords.items()}
+    if given.get("compute_type") == "default":  # CTranslate2's name
+        given["compute_type"] = "auto"
     given = {name: value for name, value in given.items() if not is_default(name, value)}
     engine = plain(engine)
     if issubclass(type(engine), EngineSettings):

@@ -95,6 +95,8 @@ def field_value(item: Record, name: object) -> Any:  # noqa: ANN401 - of any fie
         return getattr(item, name)
     kind = type(item).__name__
     hint = _hint(kind, name) if isinstance(name, str) else ""
+    if type(name) in {int, slice} and "segments" in names:
+        hint = f"; write transcript.segments[{'...' if isinstance(name, slice) else name}]"
     known = f"; it has {', '.join(names)}"
     raise KeyError(f"{kind} has no {shown(name)}{hint or known}")
 
