@@ -10,6 +10,7 @@
 #   make oldest            tests with the oldest supported versions of the dependencies
 #   make newest            tests with the newest versions, on each Python from 3.10 to 3.14 that is here
 #   make beside            check that pip can install whisperbatch beside WhisperX and others
+#   make browser           look at the server's page with Chromium, if it is installed
 #   make clients           run other projects' clients against the server, such as LiteLLM
 #   make release           build sdist and wheel into dist/, and run the unit tests with them alone
 #   make site              build the pages of docs/ into build/site
@@ -45,7 +46,7 @@ PARALLEL := -n 2 --dist loadfile
 INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test check test-all fuzz oldest newest beside release site clients lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all browser fuzz oldest newest beside release site clients lint declarations bench rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -64,12 +65,16 @@ check: $(VENV)/.speech
 # installation beside other projects, and their clients. About two hours on two cores.
 test-all: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 lint $(VENV)/.speech
-	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray"
+	$(PYTEST) $(PARALLEL) -m "not kaldi and not torch and not ray and not browser"
 	@$(MAKE) --no-print-directory $(VENV)/.kaldi
 	OMP_NUM_THREADS=1 $(PYTEST) $(PARALLEL) -m "kaldi or torch"
 	@$(MAKE) --no-print-directory $(VENV)/.ray
 	$(PYTEST) -m ray
-	@$(MAKE) --no-print-directory oldest newest beside clients
+	@$(MAKE) --no-print-directory browser oldest newest beside clients
+
+# The page of the server, in Chromium of the system. Without Chromium, the tests are skipped.
+browser: $(VENV)/.browser
+	$(PYTEST) -m browser tests/browser
 
 # A case that fails is printed with the command that repeats the case.
 fuzz: $(VENV)/.speech
@@ -176,6 +181,10 @@ $(VENV)/.kaldi: pyproject.toml $(VENV)/.test
 # The tests start a cluster on this machine, which takes all of its cores: one process runs them.
 $(VENV)/.ray: pyproject.toml $(VENV)/.test
 	$(PIP) install -e ".[ray]"
+	@touch $@
+
+$(VENV)/.browser: pyproject.toml $(VENV)/.test
+	$(PIP) install "playwright>=1.49"
 	@touch $@
 
 # torch comes first, in the version that the Kaldi tests use. openai-whisper is installed without its

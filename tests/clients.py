@@ -6,7 +6,8 @@
 Each client gets an environment of its own, `.venv-clients/NAME`: with pip, or with npm. A short
 program there calls the client as its documentation says, and prints the texts that it receives. All
 clients send one real recording to one server. Each text must be the one that `wb.transcribe` gives.
-A client that compresses the recording itself may change punctuation and a tenth of the words.
+A client that compresses the recording itself may change punctuation and a tenth of the words, a
+live session a fifth. Live sessions go to a second server, with a certificate of its own.
 
 The exit status is 1 if a client fails, or if none passed. A client that cannot be installed is
 skipped, with the reason. All environments together take 1.2 GB.
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -27,13 +29,15 @@ from typing import Final
 
 import whisperbatch as wb
 from benchmarks import recordings
-from tests.model.server import running
+from tests.model.server import RunningServer, running
 from tests.newest import find_interpreter
 
 # ruff: noqa: T201 - a program
 
 FOLDER: Final = Path(__file__).parents[1] / ".venv-clients"
 LIMIT: Final = 300.0  # seconds for a client's program
+LEAST: Final = 0.9  # likeness of the words if the recording was compressed
+LEAST_LIVE: Final = 0.8  # the same, of live sessions: one word in five
 # Without the settings of Python and huggingface_hub; LiteLLM would download its list of prices.
 ENVIRONMENT: Final = {
     **{name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "HF_"))},
@@ -66,6 +70,7 @@ class Client:
         programs: must be on PATH.
         versions: of Python, if this program's own does not do.
         compresses: it does not send the recording as it is.
+        live: it opens live sessions, at the server with a certificate.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Client:
     programs: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     compresses: bool = False
+    live: bool = False
 
     @property
     def in_node(self) -> bool:
@@ -185,6 +191,66 @@ for (const model of ["gpt-4o-transcribe", "gpt-4o-mini-transcribe", "whisper-1"]
     say(`${model} ${JSON.stringify(options ?? {})}`, made.text);
   }
 """
+LIVE_PYTHON: Final = """
+import asyncio, base64, os, ssl, wave
+from openai import AsyncOpenAI
+with wave.open(path) as file:
+    rate, samples = file.getframerate(), file.readframes(file.getnframes())
+text = "conversation.item.input_audio_transcription"
+tls = {"ssl": ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])}
+client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
+async def live(case):
+    deltas = final = ""
+    query = {"intent": "transcription"}
+    connecting = client.realtime.connect(extra_query=query, websocket_connection_options=tls)
+    async with connecting as connection:
+        audio = {"format": {"type": "audio/pcm", "rate": rate}, "turn_detection": None}
+        session = {"type": "transcription", "audio": {"input": audio}}
+        await connection.session.update(session=session)
+        for start in range(0, len(samples), 8000):
+            chunk = base64.b64encode(samples[start : start + 8000]).decode()
+            await connection.input_audio_buffer.append(audio=chunk)
+        await connection.input_audio_buffer.commit()
+        while not final:
+            event = await asyncio.wait_for(connection.recv(), 100)
+            assert event.type != "error", event
+            if event.type == f"{text}.delta":
+                deltas += event.delta
+            if event.type == f"{text}.completed":
+                final = event.transcript
+        say(case, final)
+        say(f"{case}, deltas", deltas)
+asyncio.run(live("PCM"))
+"""
+LIVE_NODE: Final = """
+import OpenAI from "openai";
+import { OpenAIRealtimeWS } from "openai/realtime/ws";
+const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none" });
+const samples = data.subarray(44);  // after the header of the WAV file
+const rate = data.readUInt32LE(24);
+const text = "conversation.item.input_audio_transcription";
+const live = (name, format, bytes) => new Promise((resolve, reject) => {
+  const session = new OpenAIRealtimeWS({ intent: "transcription" }, client);
+  let deltas = "";
+  session.on("error", reject);
+  session.on(`${text}.delta`, (event) => { deltas += event.delta; });
+  session.on(`${text}.completed`, (event) => {
+    say(name, event.transcript);
+    say(`${name}, deltas`, deltas);
+    session.close();
+    resolve();
+  });
+  session.socket.on("open", () => {
+    session.send({ type: "session.update", session: { type: "transcription",
+      audio: { input: { format, turn_detection: null } } } });
+    for (let start = 0; start < bytes.length; start += 8000)
+      session.send({ type: "input_audio_buffer.append",
+        audio: bytes.subarray(start, start + 8000).toString("base64") });
+    session.send({ type: "input_audio_buffer.commit" });
+  });
+});
+await live("PCM", { type: "audio/pcm", rate }, samples);
+"""
 HUGGING_FACE_JS: Final = """
 import { InferenceClient } from "@huggingface/inference";
 const client = new InferenceClient();
@@ -213,6 +279,10 @@ CLIENTS: Final = (
         "wyoming-openai", ("wyoming-openai",), HOME_ASSISTANT, versions=("3.14", "3.13", "3.12")
     ),
     Client("openai-node", ("openai",), OPENAI, programs=NPM),
+    Client("openai-live", ("openai[realtime]",), LIVE_PYTHON, compresses=True, live=True),
+    Client(
+        "openai-node-live", ("openai", "ws"), LIVE_NODE, programs=NPM, compresses=True, live=True
+    ),
     Client("ai", ("ai", "@ai-sdk/openai"), AI_SDK, programs=NPM),
     Client("huggingface-inference", ("@huggingface/inference",), HUGGING_FACE_JS, programs=NPM),
 )
@@ -249,7 +319,9 @@ def _refusal(*command: str | Path, folder: Path | None = None) -> str:
     return (" ".join(errors)[:200] or f"status {done.returncode}") if done.returncode else ""
 
 
-def ask(client: Client, url: str, recording: Path) -> Iterator[tuple[str, str]]:
+def ask(
+    client: Client, url: str, recording: Path, certificate: Path | None
+) -> Iterator[tuple[str, str]]:
     """Run the client's program; yield its cases and their texts.
 
     Raises:
@@ -259,9 +331,10 @@ def ask(client: Client, url: str, recording: Path) -> Iterator[tuple[str, str]]:
     script = folder / ("ask.mjs" if client.in_node else "ask.py")
     script.write_text((NODE if client.in_node else PYTHON) + client.script)
     program = "node" if client.in_node else folder / "bin/python"
+    trusted = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE") if certificate else ()
     done = subprocess.run(
         [program, script, url, recording],
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **dict.fromkeys(trusted, str(certificate))},
         capture_output=True,
         text=True,
         check=False,
@@ -275,15 +348,17 @@ def ask(client: Client, url: str, recording: Path) -> Iterator[tuple[str, str]]:
         raise subprocess.SubprocessError(f"{done.stdout[-1000:]}\n{done.stderr[-2000:]}")
 
 
-def check(client: Client, url: str, recording: Path, expected: str) -> str:
+def check(client: Client, server: RunningServer, recording: Path, expected: str) -> str:
     """Install a client and compare its texts; return "passed", "failed", or why it was skipped."""
     reason = install(client)
     if reason:
         return f"skipped: {reason}"
     results = []
     try:
-        for case, text in ask(client, url, recording):
-            results.append(_alike(text, expected) if client.compresses else text == expected)
+        for case, text in ask(client, server.url, recording, server.certificate):
+            least = LEAST_LIVE if client.live else LEAST
+            is_right = _alike(text, expected) >= least if client.compresses else text == expected
+            results.append(is_right)
             shown = repr(text[:40]) if results[-1] else f"failed: {text!r}, not {expected!r}"
             print(f"  {client.name}, {case}: {shown}", flush=True)
     except subprocess.SubprocessError as error:
@@ -292,9 +367,10 @@ def check(client: Client, url: str, recording: Path, expected: str) -> str:
     return "passed" if results and all(results) else "failed"
 
 
-def _alike(text: str, expected: str) -> bool:
+def _alike(text: str, expected: str) -> float:
+    """Return the likeness of the words of two texts, from 0 to 1."""
     words, right = (re.findall(r"\w+", either.lower()) for either in (text, expected))
-    return SequenceMatcher(None, words, right, autojunk=False).ratio() >= 0.9
+    return SequenceMatcher(None, words, right, autojunk=False).ratio()
 
 
 def report(outcomes: dict[str, str]) -> int:
@@ -311,13 +387,17 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"unknown clients: {', '.join(sorted(unknown))}")
         return 1
+    chosen = [client for client in CLIENTS if not names or client.name in names]
     outcomes = {}
-    with tempfile.TemporaryDirectory() as folder, running() as server:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        servers = {
+            live: stack.enter_context(running(tls=live)) for live in {each.live for each in chosen}
+        }
         recording = recordings.write(recordings.prompts(duration=10), Path(folder, "talk.wav"))
         expected = wb.transcribe(recording, model="tiny.en", beam_size=1).text
-        for client in CLIENTS:
-            if not names or client.name in names:
-                outcomes[client.name] = check(client, server.url, recording, expected)
+        for client in chosen:
+            outcomes[client.name] = check(client, servers[client.live], recording, expected)
     return report(outcomes)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from whisperbatch.errors import (
         AudioError,
+        BacklogError,
         ClosedError,
         EngineError,
         InternalError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         WhisperBatchError,
         WriteError,
     )
+    from whisperbatch.live import LiveSession
     from whisperbatch.models.registry import available_models
     from whisperbatch.options import Options
     from whisperbatch.progress import Progress
@@ -60,6 +62,7 @@ __all__ = [
     "Audio",
     "AudioError",
     "AudioReader",
+    "BacklogError",
     "CTranslate2Settings",
     "Chunk",
     "ClosedError",
@@ -68,6 +71,7 @@ __all__ = [
     "InternalError",
     "LanguageDetection",
     "LanguageWindow",
+    "LiveSession",
     "MissingExtraError",
     "ModelError",
     "Notice",
@@ -111,9 +115,10 @@ _MODULES = {
     "audio": "AudioReader open_audio",
     "engines.settings": "CTranslate2Settings OnnxRuntimeSettings OpenVinoSettings TorchSettings",
     "errors": (
-        "AudioError ClosedError EngineError InternalError MissingExtraError ModelError OptionError "
-        "WhisperBatchError WriteError"
+        "AudioError BacklogError ClosedError EngineError InternalError MissingExtraError "
+        "ModelError OptionError WhisperBatchError WriteError"
     ),
+    "live": "LiveSession",
     "models.registry": "available_models",
     "options": "Options",
     "progress": "Progress",

@@ -52,6 +52,7 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         "pydantic_settings": "pydantic-settings",
         "rich": "rich",
         "safetensors": "safetensors",
+        "sounddevice": "sounddevice",
         "starlette": "starlette",
         "tokenizers": "tokenizers",
         "torch": "torch",
@@ -60,6 +61,8 @@ PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
         "typer": "typer",
         "typing_extensions": "typing-extensions",
         "uvicorn": "uvicorn",
+        "websockets": "websockets",
+        "wyoming": "wyoming",
     }
 )
 """Module -> package that contains the module."""
@@ -83,12 +86,15 @@ NEWEST: Final[Mapping[str, str]] = MappingProxyType(
         "pydantic": "2.14.4",
         "pydantic-settings": "2.16.3",
         "rich": "15.0.0",
+        "sounddevice": "0.5.6",
         "starlette": "1.10.0",
         "tokenizers": "0.23.3",
         "tqdm": "4.70.1",
         "typer": "0.29.2",
         "typing-extensions": "4.16.0",
         "uvicorn": "0.54.0",
+        "websockets": "17.4",
+        "wyoming": "1.10.2",
     }
 )
 """Package -> the newest version that `make newest` has passed with; the command says when a version

@@ -131,6 +131,10 @@ def in_background(
     _threads.add(thread)
     try:
         thread.start()
+    except KeyError as error:
+        # a signal handler raised within `start`, which then could not undo its last step, because
+        # the thread already runs
+        raise error.__context__ or error from None
     except RuntimeError as error:
         _threads.discard(thread)
         if threading.main_thread().is_alive():

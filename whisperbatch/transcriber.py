@@ -13,7 +13,7 @@ from whisperbatch.audio.reader import AudioReader, known_duration, open_audio, r
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import ClosedError, OptionError, WhisperBatchError
 from whisperbatch.live import LiveSession, LiveSettings
-from whisperbatch.live.session import LiveShares
+from whisperbatch.live.session import LiveSessions
 from whisperbatch.live.settings import LIVE_PARAMETERS, live_options, split_keywords
 from whisperbatch.options import (
     DETECTION_PARAMETERS,
@@ -69,7 +69,7 @@ class Transcriber(Explained):
         self._engine = engine
         self._scheduler = Scheduler(engine)
         self._submissions = Submissions(self._places())
-        self._live = LiveShares()
+        self._live = LiveSessions()
         self._closed = False
         reset_after_fork(self)
 
@@ -77,6 +77,7 @@ class Transcriber(Explained):
         """Forget the runs of the parent process. See `threads.Inheritable`."""
         self._scheduler = Scheduler(self._engine, self._results)
         self._submissions = Submissions(self._places())
+        self._live = LiveSessions()
 
     def _with_results(self, results: ResultStore) -> "Transcriber":
         """Return a Transcriber of the same engine that does not compute stored results."""
@@ -414,19 +415,12 @@ class Transcriber(Explained):
         settings, resolved = LiveSettings(**own), live_options(options, **others)  # type: ignore[arg-type]  # checked there
         self._check_open()
         reader = None if source is None else open_audio(source, resolved)
-        share = self._live.open()
         try:
-            session = LiveSession(
-                self._scheduler, share, settings, resolved, lambda: self._live.end(share)
-            )
+            return self._live.open(self._scheduler, settings, resolved, reader)
         except BaseException:
-            self._live.end(share)
             if reader:
                 reader.close()
             raise
-        if reader:
-            session.read(reader)
-        return session
 
     @with_parameters(*DETECTION_PARAMETERS)
     @runs_apart
@@ -474,10 +468,12 @@ class Transcriber(Explained):
     def close(self) -> None:
         """Free the weights. Safe to call twice.
 
-        Streams that are still open raise ClosedError, and submitted recordings are cancelled.
+        Streams and live sessions that are still open raise ClosedError, and submitted recordings
+        are cancelled.
         """
         self._closed = True
         self._submissions.close()
+        self._live.close()
         self._engine.close()
 
     def __enter__(self) -> Self:

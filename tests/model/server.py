@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ FAST: Final = ("--model", "tiny.en", "--options", '{"beam_size": 1}')
 START_TIME: Final = 240.0  # seconds for the imports and the model on a busy machine
 STOP_TIME: Final = 60.0
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-ADDRESS: Final = re.compile(rb"Uvicorn running on (http://127\.0\.0\.1:\d+)")
+ADDRESS: Final = re.compile(rb"Uvicorn running on (https?://127\.0\.0\.1:\d+)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class RunningServer:
     url: str  # without a slash at its end
     process: subprocess.Popen[bytes]
     log: Path
+    certificate: Path | None = None  # of a server with TLS
 
     @property
     def api(self) -> str:
@@ -45,11 +47,16 @@ class RunningServer:
         assert parts.port
         return parts.hostname, parts.port
 
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What trusts the certificate."""
+        return ssl.create_default_context(cafile=self.certificate) if self.certificate else None
+
     def get(self, path: str, headers: Mapping[str, str] = NO_HEADERS) -> tuple[int, bytes]:
         """Return the status and the body of a GET request."""
         request = urllib.request.Request(f"{self.url}{path}", headers=dict(headers))  # noqa: S310 - our own server
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=60, context=self.tls) as answer:  # noqa: S310
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -72,7 +79,9 @@ class RunningServer:
 
 
 @contextmanager
-def running(*flags: str, model: tuple[str, ...] = FAST) -> Iterator[RunningServer]:
+def running(
+    *flags: str, model: tuple[str, ...] = FAST, tls: bool = False
+) -> Iterator[RunningServer]:
     """Start a server at a free port, wait until its model is loaded, and stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="whisperbatch-server-") as folder:
         log = Path(folder, "log")
@@ -80,6 +89,10 @@ def running(*flags: str, model: tuple[str, ...] = FAST) -> Iterator[RunningServe
         uploads.mkdir()
         command = [sys.executable, "-m", "whisperbatch", "serve", "--port", "0", *model]
         command += ["--upload-directory", str(uploads), *flags]
+        certificate = None
+        if tls:
+            certificate, key = make_certificate(Path(folder))
+            command += ["--tls-cert", str(certificate), "--tls-key", str(key)]
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
@@ -89,7 +102,7 @@ def running(*flags: str, model: tuple[str, ...] = FAST) -> Iterator[RunningServe
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         try:
-            server = _ready(process, log)
+            server = _ready(process, log, certificate)
             yield server
             assert process.poll() is None, (
                 f"status {process.returncode}\n{server.messages()[-4000:]}"
@@ -112,14 +125,29 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> float:
     return time.monotonic() - started
 
 
-def _ready(process: subprocess.Popen[bytes], log: Path) -> RunningServer:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for 127.0.0.1, and return its file and that of its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-nodes"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def _ready(process: subprocess.Popen[bytes], log: Path, certificate: Path | None) -> RunningServer:
     def is_due() -> bool:
         return process.poll() is not None or ADDRESS.search(log.read_bytes()) is not None
 
     wait_until(is_due, START_TIME)
     match = ADDRESS.search(log.read_bytes())
     assert match, log.read_text(encoding="utf-8", errors="replace")
-    server = RunningServer(match[1].decode(), process, log)
+    server = RunningServer(match[1].decode(), process, log, certificate)
     wait_until(lambda: process.poll() is not None or server.get("/ready")[0] == 200, START_TIME)
     assert process.poll() is None, server.messages()
     return server

@@ -3,11 +3,13 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import clients
 from tests.clients import Client
+from tests.model.server import RunningServer
 
 EXPECTED = "Good morning. You are number two in the queue, so please wait."
 
@@ -19,7 +21,9 @@ def outcome(
     error: str = "",
     compresses: bool = False,
 ) -> str:
-    def ask(client: Client, url: str, recording: Path) -> Iterator[tuple[str, str]]:
+    def ask(
+        client: Client, url: str, recording: Path, certificate: Path | None
+    ) -> Iterator[tuple[str, str]]:
         for text in texts:
             yield "a case", text
         if error:
@@ -28,7 +32,9 @@ def outcome(
     monkeypatch.setattr(clients, "install", lambda client: reason)
     monkeypatch.setattr(clients, "ask", ask)
     client = Client("one", ("one",), "", compresses=compresses)
-    return clients.check(client, "http://127.0.0.1", Path("talk.wav"), EXPECTED)
+    process: Any = None
+    server = RunningServer("http://127.0.0.1", process, Path("log"))
+    return clients.check(client, server, Path("talk.wav"), EXPECTED)
 
 
 def test_all_texts_must_be_right(monkeypatch: pytest.MonkeyPatch) -> None:

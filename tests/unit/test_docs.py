@@ -152,7 +152,7 @@ def test_shell_commands_name_what_exists(command: str) -> None:
     elif match := re.match(r"curl .*?http://127.0.0.1:8000(/[\w/]+)", command):
         assert f"`POST {match[1]}`" in (ROOT / "docs/reference/server.md").read_text()
     elif match := re.match(
-        r"(?:[A-Z_]+=\S+ )?(?:opentelemetry-instrument )?whisperbatch ", command
+        r"(?:[A-Z_]+=\S+ |arecord [^|]*\| )?(?:opentelemetry-instrument )?whisperbatch ", command
     ):
         name, *arguments = with_command(shlex.split(command[match.end() :]), COMMANDS)
         assert name in COMMANDS

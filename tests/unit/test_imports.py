@@ -143,21 +143,16 @@ PUBLIC: Final = {
         "protocols",
         "runtimes.machine",
     ),
-    *("submissions", "text", "types", "vad", "writers"),
+    *("live", "submissions", "text", "types", "vad", "writers"),
     # of the doctor only
     *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
-    *(
-        "diarization.stage",
-        "server.serve",
-        "writers.breaks",
-        "writers.formatting",
-        "writers.timeline",
-    ),
+    *("diarization.stage", "live.settings", "server.serve"),
+    *("writers.breaks", "writers.formatting", "writers.timeline"),
     # of the server only
-    *("decoding.prompts", "huggingface"),
+    *("decoding.prompts", "huggingface", "live"),
 }
 """What these programs may import beside `whisperbatch` itself."""
 

@@ -4,10 +4,12 @@
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
 from whisperbatch.boundary import as_error
+from whisperbatch.threads import in_background
 
 START = """
 import atexit, gc, os, signal, sys, threading, time
@@ -214,3 +216,21 @@ def test_a_child_of_a_fork(before: str, call: str, output: str) -> None:
     answer, status = run(program).rsplit("\n", 2)[:2]
     assert answer.startswith(output)
     assert status == "0"
+
+
+def test_a_signal_within_the_start_of_a_thread_reaches_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CPython's `Thread.start` cannot undo its last step then, because the thread already runs."""
+    starting: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        starting.append(thread)
+        error = KeyError(thread)
+        error.__context__ = TimeoutError("of a signal handler")
+        raise error
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(TimeoutError, match="signal handler"):
+        in_background(lambda: None)
+    assert len(starting) == 1

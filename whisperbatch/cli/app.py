@@ -35,6 +35,7 @@ from whisperbatch.cli.flags import (
 )
 from whisperbatch.cli.help import MAX_WIDTH, MORE, UNGROUPED, Flag, print_page
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
+from whisperbatch.cli.live import LiveArguments, transcribe_live
 from whisperbatch.cli.messages import message_of, usage_messages
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
@@ -51,6 +52,7 @@ from whisperbatch.cli.transcribe import (
     detect_languages,
     transcribe_all,
 )
+from whisperbatch.cli.wyoming import WyomingArguments, serve_wyoming
 from whisperbatch.dependencies import interface_note
 from whisperbatch.engines.memory import return_large_arrays_at_once
 from whisperbatch.engines.settings import setting_parameters
@@ -62,6 +64,7 @@ from whisperbatch.errors import (
     WhisperBatchError,
     WriteError,
 )
+from whisperbatch.live.settings import REFUSED
 from whisperbatch.options import DETECTION_OPTIONS, OPTION_NAMES
 from whisperbatch.text import shown
 
@@ -81,11 +84,13 @@ LOAD_KEYWORDS: Final = ("device", "engine", *SETTINGS)
 FOR_ARRAYS: Final = {"sampling_rate"}  # options for samples in memory, which have no flag
 OPTIONS: Final = {*OPTION_NAMES} - FOR_ARRAYS
 DETECTION: Final = set(DETECTION_OPTIONS) - FOR_ARRAYS
+LIVE_FLAGS: Final = ("delay", "turn_silence")
+"""Fields of `LiveSettings` that are flags."""
 PASS_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`cli.doctor` parses the flags of `doctor`, which must run without Typer."""
 SERVER_MODULES: Final = (
     *("fastapi", "uvicorn", "h11", "python_multipart", "pydantic_settings", "prometheus_client"),
-    *("pydantic", "starlette"),
+    *("pydantic", "starlette", "websockets"),
 )
 """Modules of the extra `server`."""
 SERVER_FLAGS: Final = (
@@ -216,6 +221,16 @@ def detect_language(arguments: DetectionArguments) -> None:
     raise typer.Exit(detect_languages(arguments))
 
 
+@app.command("live", cls=ListedCommand)
+@flags.with_arguments(
+    LiveArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=REFUSED, live=LIVE_FLAGS
+)
+def live(arguments: LiveArguments) -> None:
+    """Print text while people speak: microphone, stream, or file."""
+    configure_logging(verbose=arguments.verbose)
+    raise typer.Exit(transcribe_live(arguments))
+
+
 @app.command("models", cls=ListedCommand)
 def models(
     fetch: Annotated[
@@ -291,6 +306,16 @@ def serve(context: typer.Context) -> None:
         shown_flags,
         brief="--help" not in context.args,
     )
+
+
+@app.command("wyoming", cls=ListedCommand)
+@flags.with_arguments(
+    WyomingArguments, load=LOAD_KEYWORDS, options=OPTIONS, hidden=REFUSED, live=LIVE_FLAGS
+)
+def wyoming(arguments: WyomingArguments) -> None:
+    """Serve Home Assistant, with the Wyoming protocol."""
+    configure_logging(verbose=arguments.verbose)
+    serve_wyoming(arguments)
 
 
 app.registered_commands += plan_commands.registered_commands + check.app.registered_commands

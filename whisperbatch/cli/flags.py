@@ -22,6 +22,7 @@ from whisperbatch import load, options
 from whisperbatch.cli.help import UNGROUPED, Flag, print_page
 from whisperbatch.engines.settings import EngineName
 from whisperbatch.errors import OptionError
+from whisperbatch.live import LiveSettings
 from whisperbatch.models import available_models
 from whisperbatch.options import (
     SAME_VALUES,
@@ -63,7 +64,7 @@ PANELS: Final = {
 FLAG_NAMES: Final = {
     *(
         field.name
-        for cls in (options.Options, SubtitleOptions, TableOptions)
+        for cls in (options.Options, SubtitleOptions, TableOptions, LiveSettings)
         for field in fields(cls)
     ),
     *inspect.signature(load).parameters,
@@ -75,6 +76,13 @@ PYTHON_SENTENCE: Final = re.compile(r" (?:In Python|An array)\b.*?\.(?= |$)")
 """A sentence in a docstring that has no meaning on the command line."""
 
 HELP_TEXTS: Final = {
+    "delay": (
+        "How long text is held back, so that fewer words are wrong: 0.3, 0.6, 1 or 1.6 s. xhigh "
+        "shows the text of a turn only when it is final."
+    ),
+    "turn_silence": (
+        "Seconds of silence that end a turn. The text of a turn is then decoded again, and final."
+    ),
     "clip_timestamps": (
         "Time ranges to transcribe, in seconds: start,end,start,end,... in ascending order and "
         "without overlap. Without the last end, the last range lasts to the end of the recording."
@@ -146,15 +154,23 @@ Verbose = Annotated[
 ]
 
 
-def option_flags(names: Iterable[str] | None = None) -> Iterator[inspect.Parameter]:
-    """Yield a flag for each option; its default, None, means that the flag is not given."""
+def option_flags(
+    names: Iterable[str] | None = None, hidden: Collection[str] = ()
+) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each option; its default, None, means that the flag is not given.
+
+    Args:
+        names: of the options; None for all.
+        hidden: options that the help pages do not list.
+    """
     sections = documented_sections()
     declared = {field.name: field for field in fields(options.Options)}
     for section, panel in PANELS.items():
         for name, description in sections[section].items():
             if names is None or name in names:
                 field = declared[name]
-                yield make_flag(name, field.type, field.default, description, panel)
+                kind, shown = field.type, name not in hidden
+                yield make_flag(name, kind, field.default, description, panel, listed=shown)
 
 
 def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]:
@@ -162,6 +178,15 @@ def dataclass_flags(group: type[Any], panel: str) -> Iterator[inspect.Parameter]
     descriptions = documented_fields(group)
     for field in fields(group):
         yield make_flag(field.name, field.type, field.default, descriptions[field.name], panel)
+
+
+def live_flags(names: Iterable[str]) -> Iterator[inspect.Parameter]:
+    """Yield a flag for each of these settings of a live session."""
+    descriptions = documented_fields(LiveSettings)
+    declared = {field.name: field for field in fields(LiveSettings)}
+    for name in names:
+        field = declared[name]
+        yield make_flag(name, field.type, field.default, descriptions[name], UNGROUPED)
 
 
 def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
@@ -176,7 +201,13 @@ def load_flags(names: Iterable[str], panel: str) -> Iterator[inspect.Parameter]:
 
 
 def make_flag(
-    name: str, annotation: object, default: object, description: str, panel: str
+    name: str,
+    annotation: object,
+    default: object,
+    description: str,
+    panel: str,
+    *,
+    listed: bool = True,
 ) -> inspect.Parameter:
     """Return a parameter that Typer shows as a flag.
 
@@ -186,11 +217,12 @@ def make_flag(
         default: its default, for the help text.
         description: its help text, unless `HELP_TEXTS` has another.
         panel: the heading on the help page.
+        listed: whether the help pages list the flag.
     """
     spelling = flag_of(name)
     stated = "" if default in (None, "", ()) else f" Default: {_default_text(default)}."
     text = HELP_TEXTS.get(name, _as_sentence(description, name)) + stated
-    settings: dict[str, Any] = {"help": text, "rich_help_panel": panel}
+    settings: dict[str, Any] = {"help": text, "rich_help_panel": panel, "hidden": not listed}
     value_type = without_none(annotation)
     typer_type: Any = str
     if name == "language":
@@ -248,7 +280,12 @@ def argument_flags(arguments: type[Any]) -> Iterator[inspect.Parameter]:
 
 
 def with_arguments(
-    arguments: type[Any], *, load: Sequence[str] = (), options: Collection[str] = ()
+    arguments: type[Any],
+    *,
+    load: Sequence[str] = (),
+    options: Collection[str] = (),
+    hidden: Collection[str] = (),
+    live: Collection[str] = (),
 ) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
     """Return a decorator for a command whose flags are collected in a dataclass.
 
@@ -256,9 +293,11 @@ def with_arguments(
         arguments: the dataclass. Its fields declare flags, see `argument_flags`.
         load: keywords of `load` that are flags: the field `load_keywords`.
         options: options that are flags: the field `options`, keywords of the command's function.
+        hidden: options that are flags, and that the help pages do not list.
+        live: settings of a live session that are flags, and become options, too.
     """
     declared = tuple(argument_flags(arguments))
-    more = (*load_flags(load, "Model"), *option_flags(options))
+    more = (*live_flags(live), *load_flags(load, "Model"), *option_flags(options, hidden))
 
     def decorate(function: Callable[[Any], None]) -> Callable[..., None]:
         @with_flags(*declared, *more)

@@ -35,7 +35,6 @@ COMMON: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "word_timestamps": ("--word-timestamps", "Find the times of words"),
         "subtitle_rules": ("--subtitle-rules NAME", "netflix, bbc, youtube, or plain"),
         "diarize": ("--diarize", "Find out who speaks"),
-        "num_speakers": ("--num-speakers N", "Number of speakers, if it is known"),
         "initial_prompt": ("--initial-prompt TEXT", "Names and terms that are spoken"),
         "clip_timestamps": ("--clip-timestamps X,X", "A part only: 60,90 are start and end in s"),
         "device": ("--device NAME", "cpu, cuda, or auto"),

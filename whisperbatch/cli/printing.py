@@ -188,10 +188,13 @@ class ExitOnSignal:
         say_goodbye: called before the exit; restores the terminal, prints what waits and says how
             to resume. This may take long if no program reads the output: a second signal ends the
             process.
+        first: called at the first signal. It returns whether the process goes on.
     """
 
-    def __init__(self, say_goodbye: Callable[[], None]) -> None:
-        self._say_goodbye = say_goodbye
+    def __init__(
+        self, say_goodbye: Callable[[], None], *, first: Callable[[], bool] | None = None
+    ) -> None:
+        self._say_goodbye, self._first = say_goodbye, first
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -207,6 +210,10 @@ class ExitOnSignal:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._first:
+            first, self._first = self._first, None
+            if first():
+                return
         for each in self._previous:
             signal.signal(each, _end)
         with suppress(Exception):  # the terminal may be closed

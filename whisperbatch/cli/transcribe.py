@@ -352,12 +352,12 @@ def _target(arguments: TranscribeArguments, files: Sequence[InputFile]) -> _Targ
     several = len(files) > 1 or bool(arguments.directories)
     if path == "-":
         return _printed(arguments, formats, several=several)
-    if path and _is_file(path):
+    if path and is_file(path):
         if several:
             raise OptionError(
                 f"--output {path} is one file, and there may be several recordings; name a folder"
             )
-        given, formats = formats, _checked([format_of(path)], arguments)
+        given, formats = formats, checked_formats([format_of(path)], arguments.options)
         if given and given != formats:
             raise OptionError(
                 f"--format {','.join(given)} contradicts --output {path}; leave --format out, or "
@@ -373,7 +373,7 @@ def _target(arguments: TranscribeArguments, files: Sequence[InputFile]) -> _Targ
     return _Target(formats=formats, printed=printed, folder=folder)
 
 
-def _is_file(path: str) -> bool:
+def is_file(path: str) -> bool:
     """Return whether an output is a file: it has the suffix of a format, and is no folder.
 
     Raises:
@@ -504,19 +504,35 @@ def _say_goodbye(
 
 
 def _options(arguments: TranscribeArguments, formats: Sequence[str]) -> Options:
-    """Return the options of the transcription.
+    """Return the options of the transcription."""
+    return resolve(
+        None, **with_words(arguments.options, arguments.layout, arguments.tables, formats)
+    )
+
+
+def with_words(
+    given: Mapping[str, Any], layout: SubtitleOptions, tables: TableOptions, formats: Sequence[str]
+) -> dict[str, Any]:
+    """Return the options with those that the files need.
 
     Subtitles switch word timestamps on, because words give their cues exact times.
+
+    Args:
+        given: the options that are given.
+        layout: of subtitles.
+        tables: the options of tables.
+        formats: of the files.
+
+    Raises:
+        OptionError: an option of the files has no effect.
     """
-    for file_options in (arguments.layout, arguments.tables):
+    for file_options in (layout, tables):
         check_file_options(file_options, formats)
-    given = dict(arguments.options)
-    needs_words = arguments.layout.needs_words
-    if needs_words or set(formats) & set(SUBTITLE_FORMATS):
-        given.setdefault("word_timestamps", True)
-    options = resolve(None, **given)
-    if needs_words and not options.word_timestamps:
-        raise OptionError(f"`{needs_words[0]}` has no effect without `word_timestamps`")
+    options = dict(given)
+    if layout.needs_words or set(formats) & set(SUBTITLE_FORMATS):
+        options.setdefault("word_timestamps", True)
+    if layout.needs_words and not options["word_timestamps"]:
+        raise OptionError(f"`{layout.needs_words[0]}` has no effect without `word_timestamps`")
     return options
 
 
@@ -528,11 +544,15 @@ def _formats(arguments: TranscribeArguments) -> tuple[str, ...]:
     if names == ["all"]:
         diarize = bool(arguments.options.get("diarize"))
         return tuple(name for name in FORMATS if diarize or name not in SPEAKER_FORMATS)
-    return _checked(names, arguments) if arguments.formats else ()
+    return checked_formats(names, arguments.options) if arguments.formats else ()
 
 
-def _checked(names: Iterable[str], arguments: TranscribeArguments) -> tuple[str, ...]:
+def checked_formats(names: Iterable[str], given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return each format once.
+
+    Args:
+        names: of formats.
+        given: the options that are given.
 
     Raises:
         OptionError: one is unknown, or needs speakers.
@@ -541,7 +561,7 @@ def _checked(names: Iterable[str], arguments: TranscribeArguments) -> tuple[str,
     for name in formats:
         if name not in FORMATS:
             check_format(name, f"--format {name or '(empty)'}")
-        if name in SPEAKER_FORMATS and not arguments.options.get("diarize"):
+        if name in SPEAKER_FORMATS and not given.get("diarize"):
             raise OptionError(f"--format {name} needs speakers; add --diarize")
     return formats
 

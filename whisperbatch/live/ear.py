@@ -32,9 +32,11 @@ class TurnRule:
 
     Attributes:
         silence: samples of silence that end a turn; None if only the caller ends a turn.
+        after_sentence: the same, if the text of the turn ends a sentence; None for `silence`.
     """
 
     silence: int | None
+    after_sentence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Ear:
         self._spans: list[SpeechSpan] = []  # of the part that is not complete
         self.examined = 0
         self._chunks = 0
+        self._sentence: int | None = None  # end of the speech whose text ends a sentence
         self.end = 0
         self.configure(options, rule)
 
@@ -109,8 +112,9 @@ class Ear:
         """Change the options. Call this between two turns."""
         self._options, self._rule = options, rule
         silence = options.min_silence_duration
-        if rule.silence is not None:
-            silence = min(silence, to_seconds(rule.silence))
+        for samples in (rule.silence, rule.after_sentence):
+            if samples is not None:
+                silence = min(silence, to_seconds(samples))
         self._limit = to_samples(options.chunk_length)
         self._pad = to_samples(options.speech_pad)
         self._min_speech = to_samples(options.min_speech_duration)
@@ -186,6 +190,10 @@ class Ear:
         """Return the samples of a stretch that is still needed."""
         return self._buffer.copy(SpeechSpan(start, end))
 
+    def note_sentence(self, end: int) -> None:
+        """Note that the text of the speech up to a sample ends a sentence."""
+        self._sentence = end
+
     def paused_chunk(self) -> Chunk | None:
         """Return the chunk of the part if its turn ended now; None while speech is open."""
         return self._chunk(self._spans) if self.is_paused else None
@@ -199,6 +207,8 @@ class Ear:
             if length >= self._min_speech:
                 yield self._begin(max(start + self._origin - self._pad, self._floor))
         turn, silence_rule = self._turn, self._rule.silence
+        if self._spans and self._spans[-1].end == self._sentence:
+            silence_rule = self._rule.after_sentence or silence_rule
         if speech is None and turn and silence_rule is not None and self._spans:
             spoken = self._spans[-1]
             if self.examined - (spoken.end - spoken.after) >= silence_rule:

@@ -47,6 +47,7 @@ from whisperbatch.options import Options
 from whisperbatch.scheduling import RunShare, Scheduler, SharedModel, WithdrawnError
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text import description
+from whisperbatch.text.sentences import ends_sentence
 from whisperbatch.threads import Changes, Lock, in_background, reset_after_fork, stop_at_exit
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -74,35 +75,6 @@ REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
-class LiveShares:
-    """The shares of the engine of all open sessions of a Transcriber. Thread-safe.
-
-    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._shares: list[RunShare] = []
-
-    def open(self) -> RunShare:
-        """Return the share of a new session."""
-        share = RunShare()
-        with self._lock:
-            self._shares.append(share)
-            self._weigh()
-        return share
-
-    def end(self, share: RunShare) -> None:
-        """Note that a session has ended. Safe to call twice."""
-        with self._lock:
-            self._shares = [other for other in self._shares if other is not share]
-            self._weigh()
-
-    def _weigh(self) -> None:
-        for share in self._shares:
-            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)
-
-
 class LiveSession(Explained):
     """A live session. Thread-safe. `Transcriber.live` returns a LiveSession.
 
@@ -117,7 +89,9 @@ class LiveSession(Explained):
         share: RunShare,
         settings: LiveSettings,
         options: Options,
-        at_end: Callable[[], None] = lambda: None,
+        *,
+        reader: AudioReader | None = None,
+        at_end: Callable[["LiveSession"], None] = lambda _: None,
     ) -> None:
         self._scheduler, self._share, self._at_end = scheduler, share, at_end
         self._settings, self._options = settings, options
@@ -142,8 +116,9 @@ class LiveSession(Explained):
         self._early: tuple[tuple[SpeechSpan, ...], FinalText | None] | None = None
         self._reported = 0.0  # the last lag
         reset_after_fork(self)
-        stop_at_exit(self)
         self._thread = in_background(self._run, "whisperbatch-live", waits=False)
+        if reader:
+            in_background(partial(self._read, reader), "whisperbatch-live-reader")
 
     def _after_fork(self) -> None:
         """End the session: its thread is in the parent. See `threads.Inheritable`."""
@@ -152,10 +127,6 @@ class LiveSession(Explained):
             "the session was opened before a fork, and its thread is in the parent process; open "
             "a session in the process that needs the text"
         )
-
-    def stop_at_exit(self) -> None:
-        """Cancel the session. See `threads.Stoppable`."""
-        self.cancel()
 
     def __repr__(self) -> str:
         state = "ended" if self._ended else "closing" if self._closing else "open"
@@ -211,18 +182,13 @@ class LiveSession(Explained):
                 )
             self._push(self._input.push(samples, self.duration))
 
-    def read(self, reader: AudioReader) -> None:
-        """Feed an open recording or live address in the background, and close at its end.
+    def _read(self, reader: AudioReader) -> None:
+        """Feed an open recording or live address, and close at its end.
 
         Reading waits while the text is far behind, so that a file is not read faster than its text
-        is decoded. An error of the recording ends the session after the text before.
-
-        Args:
-            reader: is closed at the end. Its channels are averaged.
+        is decoded. An error of the recording ends the session after the text before. The channels
+        are averaged.
         """
-        in_background(partial(self._read, reader), "whisperbatch-live-reader")
-
-    def _read(self, reader: AudioReader) -> None:
         error: WhisperBatchError | None = None
         try:
             for block in reader.channels():
@@ -241,25 +207,31 @@ class LiveSession(Explained):
                 self._error = self._error or error
             self.close()
 
-    def flush(self) -> None:
+    def flush(self) -> int | None:
         """End the current turn now, without waiting for a pause. Does nothing between two turns.
 
+        Returns:
+            Number of the turn; None between two turns.
+
         Raises:
             ClosedError: the session was closed or cancelled.
         """
         with self._changed.condition:
             self._check_open()
-            self._hear(self._ear.flush())
+            return self._hear(self._ear.flush())
 
-    def clear(self) -> None:
+    def clear(self) -> int | None:
         """Forget the audio of the current turn: it ends without a final text.
 
+        Returns:
+            Number of the turn; None between two turns.
+
         Raises:
             ClosedError: the session was closed or cancelled.
         """
         with self._changed.condition:
             self._check_open()
-            self._hear(self._ear.clear())
+            return self._hear(self._ear.clear())
 
     def update(self, **changes: object) -> None:
         """Change settings and options. They hold from the next turn on.
@@ -282,7 +254,11 @@ class LiveSession(Explained):
                 self._configure()
 
     def close(self) -> None:
-        """End the audio. The text of the last turn still comes. Safe to call twice."""
+        """End the audio. The text of the last turn still comes. Safe to call twice.
+
+        Raises:
+            EngineError: the voice activity detector failed.
+        """
         with self._changed.condition:
             if self._closing:
                 return
@@ -291,9 +267,14 @@ class LiveSession(Explained):
             self._closing = True
             self._changed.notify()
 
-    def cancel(self) -> None:
-        """End the session without further text; waiting work is dropped. Safe to call twice."""
+    def cancel(self, error: WhisperBatchError | None = None) -> None:
+        """End the session without further text; waiting work is dropped. Safe to call twice.
+
+        Args:
+            error: raised where the events are read; None: the events end.
+        """
         with self._changed.condition:
+            self._error = self._error or error
             self._closing = self._stopped = True
             self._parts.clear()
             self._changed.notify()
@@ -361,20 +342,25 @@ class LiveSession(Explained):
         for samples in blocks:
             self._hear(self._ear.push(samples))
         self._report_lag()
-        self._changed.notify()
+        if self._ear.turn is not None:
+            self._changed.notify()
 
-    def _hear(self, items: Iterable[Heard]) -> None:
+    def _hear(self, items: Iterable[Heard]) -> int | None:
+        """Report what the audio shows; return the number of the turn that has ended, if any."""
+        ended = None
         for item in items:
             if isinstance(item, Began):
                 self._emit(TurnStarted(item.turn, to_seconds(item.start)))
             elif isinstance(item, Ended):
                 start, end = to_seconds(item.start), to_seconds(item.end)
                 self._emit(TurnEnded(item.turn, start, end))
+                ended = item.turn
             else:
                 self._parts.append(item)
                 self._changed.notify()
         if self._pending and self._ear.turn is None:
             self._configure()
+        return ended
 
     def _configure(self) -> None:
         """Apply the settings of the next turn."""
@@ -419,7 +405,7 @@ class LiveSession(Explained):
                 self._error = self._error or error
                 self._parts.clear()
                 self._changed.notify()
-            self._at_end()
+            self._at_end(self)
 
     def _attempt(self, task: Callable[[], None]) -> None:
         """Work on a text. If a partial text fails, the final text of its part is still decoded."""
@@ -463,7 +449,7 @@ class LiveSession(Explained):
         if (
             chunk
             and not (self._early and self._early[0] == chunk.speech)
-            and not self._scheduler.activity.waiting_rows
+            and self._scheduler.has_free_worker
         ):
             return partial(self._decode_early, self._ear.turn, chunk, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:
@@ -491,6 +477,9 @@ class LiveSession(Explained):
         with self._decoder.at(chunk.start):
             text = self._decoder.final(chunk)
         self._early = chunk.speech, text
+        if text.words and ends_sentence(text.words[-1].text):
+            with self._changed.condition:
+                self._ear.note_sentence(chunk.speech[-1].end)
         if self._settings.policy is not None:
             progress = self._text.offer_pause(text.words)
             self._settle(turn, progress.words, text.language, progress.tail)
@@ -591,3 +580,62 @@ class LiveSession(Explained):
         if options is not self._applied:
             self._decoder.configure(options)
             self._applied = options
+
+
+class LiveSessions:
+    """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
+
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._shares: dict[LiveSession, RunShare] = {}
+        stop_at_exit(self)
+
+    def open(
+        self,
+        scheduler: Scheduler,
+        settings: LiveSettings,
+        options: Options,
+        reader: AudioReader | None,
+    ) -> LiveSession:
+        """Return a new session.
+
+        Args:
+            scheduler: shares the engine.
+            settings: of the session.
+            options: of the final texts.
+            reader: an open recording that the session reads; None if the caller feeds it.
+
+        Raises:
+            OptionError: the model cannot honour an option.
+            ModelError: no installed package contains the weights of the voice activity detector.
+        """
+        share = RunShare()
+        with self._lock:  # the session may end at once
+            session = LiveSession(
+                scheduler, share, settings, options, reader=reader, at_end=self._end
+            )
+            self._shares[session] = share
+            self._weigh()
+        return session
+
+    def close(self) -> None:
+        """End all sessions with a ClosedError."""
+        for session in list(self._shares):
+            session.cancel(ClosedError("the Transcriber was closed"))
+
+    def stop_at_exit(self) -> None:
+        """End all sessions. See `threads.Stoppable`."""
+        for session in list(self._shares):
+            session.cancel()
+
+    def _end(self, session: LiveSession) -> None:
+        with self._lock:
+            self._shares.pop(session, None)
+            self._weigh()
+
+    def _weigh(self) -> None:
+        for share in self._shares.values():
+            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)

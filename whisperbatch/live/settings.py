@@ -17,13 +17,14 @@ Turns = Literal["vad", "manual"]
 """What ends a turn: a pause, or `flush` alone."""
 
 POLICIES: Final[dict[str, Policy | None]] = {
-    "minimal": Policy(0.3),
+    "minimal": Policy(0.3, first=1.0),
     "low": Policy(0.6),
     "medium": Policy(1.0),
     "high": Policy(1.6),
     "xhigh": None,
 }
 
+SILENCES: Final = ("turn_silence", "sentence_silence")
 REFUSED: Final = (
     *("track", "channel", "clip_timestamps", "max_duration", "vad", "second_opinion"),
     *("second_opinion_threshold", "max_silence", "multilingual", "code_switching_output"),
@@ -46,13 +47,17 @@ class LiveSettings:
         turns: "vad" ends a turn at a pause; "manual" only when `flush` is called.
         turn_silence: seconds of silence that end a turn, from 0.1 to 30. Refused with
             `turns="manual"`.
+        sentence_silence: the same for a turn whose text ends a sentence; None for `turn_silence`.
+            The text must be known within the pause: on a busy machine, `turn_silence` ends the
+            turn.
         max_lag: seconds of audio that may wait for their final text, from 10 to 3600; `feed`
             then refuses more.
     """
 
-    delay: Delay = "low"
+    delay: Delay = "medium"
     turns: Turns = "vad"
     turn_silence: float = 0.5
+    sentence_silence: float | None = None
     max_lag: float = 60.0
 
     def __post_init__(self) -> None:
@@ -61,9 +66,11 @@ class LiveSettings:
         checks.choice("delay", self.delay, get_args(Delay))
         checks.choice("turns", self.turns, get_args(Turns))
         checks.number("turn_silence", self.turn_silence, minimum=0.1, maximum=30.0)
+        if self.sentence_silence is not None:
+            checks.number("sentence_silence", self.sentence_silence, minimum=0.1, maximum=30.0)
         checks.number("max_lag", self.max_lag, minimum=10.0, maximum=3600.0)
         if self.turns == "manual":
-            checks.without_effect(self, ("turn_silence",), "with `turns='manual'`")
+            checks.without_effect(self, SILENCES, "with `turns='manual'`")
 
     @property
     def policy(self) -> Policy | None:
@@ -73,7 +80,10 @@ class LiveSettings:
     @property
     def rule(self) -> TurnRule:
         """What ends a turn."""
-        return TurnRule(to_samples(self.turn_silence) if self.turns == "vad" else None)
+        if self.turns == "manual":
+            return TurnRule(None)
+        after = self.sentence_silence
+        return TurnRule(to_samples(self.turn_silence), None if after is None else to_samples(after))
 
 
 LIVE_NAMES: Final = tuple(field.name for field in fields(LiveSettings))

@@ -36,12 +36,15 @@ class Policy:
         agreement: which words the text before must have, too.
         sure: probability from which a word is not doubtful.
         patience: seconds after which a word is settled without agreement.
+        first: seconds of audio from which the first words of a part are settled. Whisper often
+            mistakes the words of shorter audio.
     """
 
     hold_back: float
     agreement: Agreement = "doubtful"
     sure: float = 0.6
     patience: float = 4.0
+    first: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class PartText:
         """
         new = _after(words, prefix)
         count = 0
+        if not self.words and new and end - new[0].start < to_samples(policy.first):
+            return self._settle(new, 0)
         for index, word in enumerate(new[:-1]):
             if not self._is_settled(index, word, end, policy):
                 break

@@ -87,6 +87,12 @@ class Scheduler:
             return Activity(len(self._queue), self._rows, self._calls)
 
     @property
+    def has_free_worker(self) -> bool:
+        """Whether a row would be computed at once: a worker waits for rows."""
+        with self._changed:
+            return self._idle > 0 and not self._queue
+
+    @property
     def runs(self) -> int:
         """Number of open runs."""
         return len(self._runs)

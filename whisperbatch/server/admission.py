@@ -137,8 +137,7 @@ class Admission:
             ApiError: there is no place, or the client has reached a limit (429), or the server
                 shuts down (503).
         """
-        if self.closed:
-            raise shutting_down()
+        self._check_running()
         if self.active >= self.limits.requests:
             raise busy(f"the server works on {self.active} requests, its limit", self._wait())
         name = client.name
@@ -162,6 +161,20 @@ class Admission:
             self._active[name] -= 1
             if not self._active[name]:
                 del self._active[name]
+
+    def begin(self, client: Client) -> None:
+        """Count the beginning of something that takes no place: a live session.
+
+        Args:
+            client: who begins it.
+
+        Raises:
+            ApiError: the client has reached a limit of its requests in a minute or its audio of the
+                day (429), or the server shuts down (503).
+        """
+        self._check_running()
+        self.check_audio(client)
+        self._begin(client)
 
     def note_audio(self, client: Client, seconds: float) -> None:
         """Count audio that was transcribed for a client."""
@@ -191,6 +204,10 @@ class Admission:
                 retry_after=DAY - self.today() % DAY,
                 may_retry=False,
             )
+
+    def _check_running(self) -> None:
+        if self.closed:
+            raise shutting_down()
 
     def _used_today(self, client: Client) -> _Usage:
         used = self._used.setdefault(client.name, _Usage())

@@ -1,9 +1,11 @@
 """The application: its routes, and its state from its start to its end.
 
 recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.submit
+                   ├─> /v1/realtime ──> realtime ──> asr.live
                    ├─> /, /predict ──> endpoints ──> asr.submit
                    ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
                    ├─> /api/ps, /api/load, /api/unload ──> administration
+                   ├─> /, for browsers ──> page
                    └─> /v1/models, /health, /ready, /metrics, /docs
 """
 
@@ -19,6 +21,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import WebSocketRoute
 
 import whisperbatch as wb
 from whisperbatch.boundary import hide_secrets
@@ -45,7 +48,10 @@ from whisperbatch.server.guard import Guard
 from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
-from whisperbatch.server.records import Record, Recorder, note_error
+from whisperbatch.server.page import Page, wants_page
+from whisperbatch.server.realtime.endpoint import Realtime
+from whisperbatch.server.realtime.limits import Sessions
+from whisperbatch.server.records import REQUESTS, Record, Recorder, note_error
 from whisperbatch.server.settings import ServerSettings
 from whisperbatch.server.spans import Spans
 from whisperbatch.server.transcriptions import Transcriptions
@@ -56,6 +62,8 @@ if TYPE_CHECKING:
 TITLE: Final = "whisperbatch"
 API_PREFIXES: Final = ("/v1", "", "/api/v1")
 """OpenAI's, of LocalAI, and of the endpoint that Hugging Face published."""
+
+REALTIME_PATHS: Final = tuple(f"{prefix}/realtime" for prefix in API_PREFIXES)
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +77,7 @@ class Server:
     Attributes:
         settings: as given.
         admission: the limit of requests; closed when the server shuts down.
+        sessions: the places of live sessions.
         models: the models.
         app: the ASGI application.
         failure: why the models cannot be loaded; None if they can, or are not loaded yet.
@@ -110,7 +119,10 @@ class Server:
         )
         models = [self.models, *([self._assisted] if self._assisted else [])]
         self._administration = Administration(settings, models, self.admission)
+        self.sessions = Sessions(self.admission, settings.max_sessions)
+        self._realtime = Realtime(settings, self.models, self.sessions, self._metrics)
         self._analyses = Analyses(settings, self.models, self.admission, downloads)
+        self._page = Page(settings.root_path) if settings.page else None
         self._preparing: asyncio.Task[None] | None = None
         routes = FastAPI(
             title=TITLE,
@@ -143,6 +155,11 @@ class Server:
         if settings.otel:
             ended.append(Spans().note)
         self.app: ASGIApp = Recorder(guarded, settings.root_path, ended)
+
+    @property
+    def active(self) -> int:
+        """Number of requests and live sessions that have not ended."""
+        return self.admission.active + self.sessions.active
 
     @property
     def failure(self) -> BaseException | None:
@@ -200,12 +217,14 @@ class Server:
         for kind in (ApiError, wb.WhisperBatchError, Exception):
             app.add_exception_handler(kind, self._as_response)
         for path, answer, summary in (
-            ("/", self._health, "Whether the server runs"),
+            ("/", self._begin, "A page for browsers, or whether the server runs"),
             ("/health", self._health, "Whether the server runs"),
             ("/ready", self._ready, "Whether the models are loaded"),
         ):
             app.get(path, summary=summary)(answer)
             app.head(path, include_in_schema=False)(answer)
+        if self._page:
+            app.get("/page/{name}", include_in_schema=False)(self._page.file)
         app.get("/docs", include_in_schema=False)(self._show_docs)
         app.get("/metrics", summary="Figures for Prometheus")(self._figures)
         app.get("/v1/models", summary="The models")(self._list_models)
@@ -220,6 +239,9 @@ class Server:
                     include_in_schema=prefix == API_PREFIXES[0],
                 )(getattr(self, f"_{task}"))
 
+        for path in REALTIME_PATHS:
+            app.router.routes.append(WebSocketRoute(path, self._realtime.connect))
+            app.get(path, include_in_schema=False)(_ask_for_upgrade)
         administration = self._administration
         app.get("/api/ps", summary="The loaded models")(administration.list_loaded)
         app.post("/api/load", summary="Load a model")(administration.load)
@@ -257,6 +279,11 @@ class Server:
             log.error("%s", answer.message, exc_info=error)
         self._metrics.errors.labels(answer.code or "none").inc()
         return response_of(answer)
+
+    async def _begin(self, request: Request) -> Response:
+        if self._page and wants_page(request.headers):
+            return self._page.show(request)
+        return JSONResponse(await self._health())
 
     async def _health(self) -> dict[str, str]:
         return {"status": "ok"}
@@ -303,6 +330,15 @@ class Server:
         return await self._transcriptions.answer(request, "translate")
 
 
+async def _ask_for_upgrade() -> None:
+    """Refuse a request for a live session that is no WebSocket.
+
+    Raises:
+        ApiError: always.
+    """
+    raise ApiError(426, "connect to this path with a WebSocket", code="upgrade_required")
+
+
 class _WithoutSlash:
     """Answers `/path/` like `/path`. A redirect would lead to the host that the client named.
 
@@ -314,7 +350,7 @@ class _WithoutSlash:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http" and scope["path"] != "/":
+        if scope["type"] in REQUESTS and scope["path"] != f"{scope['root_path']}/":
             scope["path"] = scope["path"].removesuffix("/")
         await self._app(scope, receive, send)
 

@@ -13,7 +13,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from itertools import count, islice, product
 from string import ascii_uppercase
@@ -74,7 +74,7 @@ def body_of(transcript: wb.Transcript, request: TranscriptionRequest) -> str:
             value["languages"] = [{"code": transcript.language}]
         if request.logprobs:
             value["logprobs"] = [
-                item for segment in transcript.segments for item in logprobs_of(segment)
+                item for segment in transcript.segments for item in logprobs_of(segment.words)
             ]
         return as_json(value)
     return as_json(_verbose_json(transcript, request))
@@ -150,11 +150,11 @@ def label_of(speaker: str, names: Sequence[str] = ()) -> str:
     return next(islice(free, int(match[1]), None))
 
 
-def logprobs_of(segment: wb.Segment) -> list[dict[str, Any]]:
+def logprobs_of(words: Iterable[wb.Word] | None) -> list[dict[str, Any]]:
     """Return the log-probability of each word, in the form of OpenAI's tokens.
 
     Args:
-        segment: with words.
+        words: of a segment; None if it has none.
 
     Returns:
         For each word its text, the bytes of the text, and the logarithm of the mean probability of
@@ -166,7 +166,7 @@ def logprobs_of(segment: wb.Segment) -> list[dict[str, Any]]:
             "bytes": list(word.word.encode()),
             "logprob": math.log(max(word.probability, MIN_PROBABILITY)),
         }
-        for word in segment.words or ()
+        for word in words or ()
     ]
 
 
@@ -217,6 +217,14 @@ def ending_with(error: ApiError) -> tuple[str, str]:
     return _event(error.body), DONE
 
 
+def joined(segments: Iterable[wb.Segment]) -> str:
+    """Return the text of segments."""
+    text = ""
+    for segment in segments:
+        text += _delta(text, segment)
+    return text
+
+
 def _delta(text: str, segment: wb.Segment) -> str:
     """Return what a segment adds to the text, as `Transcript.text` joins segments."""
     return (" " if text and segment.language not in UNSPACED else "") + segment.text
@@ -233,7 +241,7 @@ def _done(transcript: wb.Transcript, request: TranscriptionRequest) -> dict[str,
         done["languages"] = [{"code": transcript.language}]
     if request.logprobs:
         done["logprobs"] = [
-            item for segment in transcript.segments for item in logprobs_of(segment)
+            item for segment in transcript.segments for item in logprobs_of(segment.words)
         ]
     if request.options.diarize:
         done["segments"] = [segment_of(segment, request) for segment in transcript.segments]
@@ -245,7 +253,7 @@ def _segment_events(
 ) -> list[dict[str, Any]]:
     event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta}
     if request.logprobs:
-        event["logprobs"] = logprobs_of(segment)
+        event["logprobs"] = logprobs_of(segment.words)
     if request.response_format not in WITH_SEGMENTS:
         return [event]
     event["segment_id"] = segment_id(segment)

@@ -4,6 +4,9 @@ keys      a wrong or missing key gets the status 401
 browser   without keys, a request of a web page that is not allowed gets the status 403
 size      a body that states a size above the limit gets the status 413 before it is read
 errors    an unexpected exception gets the status 500, with its cause
+
+A WebSocket is refused in the same way, by the HTTP answer to its handshake. Browsers cannot send
+headers with a handshake: their key is in a subprotocol.
 """
 
 import asyncio
@@ -17,12 +20,13 @@ from whisperbatch.server.browsers import Browsers
 from whisperbatch.server.clients import Keys
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, shutting_down
 from whisperbatch.server.metrics import Metrics
+from whisperbatch.server.page import PATHS
 from whisperbatch.server.records import RECORD, Record
 from whisperbatch.server.uploads import FORM_BYTES, too_large
 
 CHECKS: Final = ("/", "/health", "/ready")
-PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in CHECKS)
-"""Requests that need no key: containers and load balancers send them."""
+PUBLIC: Final = tuple((method, path) for method in ("GET", "HEAD") for path in (*CHECKS, *PATHS))
+"""Requests that need no key: containers and load balancers send them, and browsers for the page."""
 WITH_ADMIN_KEY: Final = ("/api/load", "/api/unload")
 """Paths that check a key of their own: see `administration`."""
 
@@ -30,6 +34,7 @@ BASE64_SIZE: Final = 4 / 3  # of a file in base64, compared with the file
 JSON_BYTES: Final = 2_000_000  # of a JSON body, beside the recording
 LAST_EVENT: Final = 0.5  # seconds in which a stream sends its error, when the server is cut
 DROP_TIME: Final = 10.0  # seconds for the rest of a body whose answer is known
+KEY_PROTOCOL: Final = "openai-insecure-api-key."  # before the key, in a subprotocol
 
 
 class Guard:
@@ -66,6 +71,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
+        if scope["type"] == "websocket":
+            await self._open_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -109,6 +117,30 @@ class Guard:
             cut.cancel()
         return None
 
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a route open a WebSocket, or answer its handshake with an error."""
+        headers = Headers(scope=scope)
+        record: Record = scope[RECORD]
+        is_answered = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal is_answered
+            if message["type"] == "websocket.close" and not is_answered:  # of an unknown path
+                raise ApiError(404, "there is no WebSocket at this path", code="not_found")
+            is_answered = True
+            await send(message)
+
+        try:
+            if self.keys:
+                self._check_key(_key_of(headers), record)
+            else:
+                self._browsers.check(headers)
+            await self._app(scope, receive, send_noted)
+        except Exception as error:
+            if is_answered:
+                raise
+            await refuse(as_api_error(error), self._metrics, scope, receive, send)
+
     def _check(self, scope: Scope, headers: Headers, record: Record) -> None:
         """Check the key and the size of a request, and note its client.
 
@@ -121,7 +153,7 @@ class Guard:
         if not self.keys:
             self._browsers.check(headers)
         elif not is_public and path not in WITH_ADMIN_KEY:
-            self._check_key(headers, record)
+            self._check_key(_key_in_header(headers), record)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")
         more = JSON_BYTES if is_json else FORM_BYTES
@@ -129,9 +161,7 @@ class Guard:
         if length.isdecimal() and int(length[:20]) > limit:
             raise too_large(self._max_bytes)
 
-    def _check_key(self, headers: Headers, record: Record) -> None:
-        scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
-        given = key.strip() if scheme.lower() == b"bearer" else b""
+    def _check_key(self, given: bytes, record: Record) -> None:
         client = self.keys.find(given)
         if client is None:
             raise ApiError(
@@ -140,6 +170,46 @@ class Guard:
                 code="invalid_api_key",
             )
         record.client = client
+
+
+async def refuse(
+    answer: ApiError, metrics: Metrics, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer the handshake of a WebSocket with an error.
+
+    Args:
+        answer: the error.
+        metrics: counts the error.
+        scope: of ASGI.
+        receive: of ASGI.
+        send: of ASGI.
+    """
+    record: Record = scope[RECORD]
+    record.code = answer.code
+    metrics.errors.labels(answer.code or "none").inc()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        await response_of(answer)(scope, receive, send)
+    else:
+        await send({"type": "websocket.close"})  # the client gets the status 403
+
+
+def subprotocols_of(headers: Headers) -> list[str]:
+    """Return the subprotocols that a handshake offers."""
+    given = ",".join(headers.getlist("sec-websocket-protocol"))
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _key_in_header(headers: Headers) -> bytes:
+    """Return the key of the header `Authorization`; empty if there is none."""
+    scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _key_of(headers: Headers) -> bytes:
+    """Return the key of a handshake, in a header or a subprotocol; empty if there is none."""
+    offered = subprotocols_of(headers)
+    keys = (name[len(KEY_PROTOCOL) :] for name in offered if name.startswith(KEY_PROTOCOL))
+    return _key_in_header(headers) or next(keys, "").encode("latin-1")
 
 
 class _Answering:

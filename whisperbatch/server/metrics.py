@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 import whisperbatch as wb
@@ -12,6 +12,7 @@ from whisperbatch.server.records import Record
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
+SETTLED_SECONDS: Final = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 6, 10, 30, 60)
 TIMES_REAL_TIME: Final = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -32,6 +33,9 @@ class Metrics:
         waited: seconds that recordings waited for their place.
         client_requests: number of answers, by the name of the key.
         client_audio: seconds of audio that were transcribed, by the name of the key.
+        sessions: number of open live sessions.
+        lag: age of the oldest speech without text, of all live sessions.
+        settled: seconds of audio after settled text, when it was sent.
     """
 
     def __init__(
@@ -81,6 +85,20 @@ class Metrics:
             "whisperbatch_client_audio_seconds",
             "Seconds of transcribed audio by the name of the key, also of requests that failed",
             ("client",),
+            registry=self._registry,
+        )
+        self.sessions = Gauge(
+            "whisperbatch_live_sessions", "Open live sessions", registry=self._registry
+        )
+        self.lag = Gauge(
+            "whisperbatch_live_lag_seconds",
+            "Age of the oldest speech without text, of all live sessions",
+            registry=self._registry,
+        )
+        self.settled = Histogram(
+            "whisperbatch_live_settled_seconds",
+            "Seconds of audio between the end of settled text and the newest audio",
+            buckets=SETTLED_SECONDS,
             registry=self._registry,
         )
         self._engines = _Engines(active, loaded)

@@ -31,6 +31,7 @@ from whisperbatch.text import shown
 
 OPENAI_NAMES: Final = re.compile(
     rf"whisper-1|gpt-(4o-)?(mini-)?transcribe(-\d{{4}}-\d\d-\d\d)?|{WITH_SPEAKERS.pattern}"
+    r"|gpt-(4o-)?(mini-)?(realtime|live)(-[\w.-]*)?"  # of live sessions
 )
 SILENCE: Final = np.zeros(16_000, np.float32)  # one second
 

@@ -26,6 +26,10 @@ REQUEST_ID: Final = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 MAX_PATH: Final = 200  # characters of a path in the log
 SERVER_ERROR: Final = 500
 RECORD: Final = "whisperbatch.record"  # key of the scope
+REQUESTS: Final = ("http", "websocket")
+ANSWERS: Final = ("http.response.start", "websocket.http.response.start", "websocket.accept")
+SWITCHED: Final = 101  # status of a WebSocket that was opened
+NORMAL: Final = 1000  # code of a WebSocket that was closed without an error
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +47,9 @@ class Record:
         headers: of the request.
         began: time of the request, in seconds since 1970.
         seconds: time until the end of the answer.
-        status: of the answer; None if there is none, because the client was gone.
+        status: of the answer; None if there is none, because the client was gone. 101 for a
+            WebSocket that was opened.
+        closed: code with which a WebSocket was closed; None for other requests.
         code: of the error; None without an error.
         submission: the recording; None if no recording was submitted.
         audio: seconds of audio that were transcribed, at the end of the request.
@@ -59,6 +65,7 @@ class Record:
     began: float = field(default_factory=time.time)
     seconds: float = 0.0
     status: int | None = None
+    closed: int | None = None
     code: str | None = None
     submission: wb.Submission | None = None
     audio: float = 0.0
@@ -81,6 +88,7 @@ class Record:
             "path": self.path,
             "status": self.status,
             "seconds": self.seconds,
+            "closed": self.closed,
             "code": self.code,
             "audio_seconds": self.audio or None,
             "speed": speed,
@@ -135,7 +143,7 @@ class Recorder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
-        if scope["type"] != "http":
+        if scope["type"] not in REQUESTS:
             await self._app(scope, receive, send)
             return
         path = f"{self._root_path}{self._below_root(scope['path'])}"
@@ -143,17 +151,26 @@ class Recorder:
         scope[RECORD] = record = _record_of(scope)
 
         async def send_noted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                record.status = message["status"]
+            kind = message["type"]
+            if kind in ANSWERS:
+                record.status = message.get("status", SWITCHED)
                 MutableHeaders(scope=message)["x-request-id"] = record.id
+            elif kind == "websocket.close":
+                record.closed = message.get("code", NORMAL)
             await send(message)
+
+        async def receive_noted() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.disconnect" and record.status == SWITCHED:
+                record.closed = record.closed or message.get("code", NORMAL)
+            return message
 
         started = time.perf_counter()
         token = _CURRENT.set(record)
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive_noted, send_noted)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path", record.route)
             record.end(time.perf_counter() - started, route)
             for note in self._ended:
                 note(record)
@@ -174,7 +191,7 @@ def _record_of(scope: Scope) -> Record:
     raw = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
     return Record(
         id=given if REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}",
-        method=scope["method"],
+        method=scope.get("method", "GET"),  # a WebSocket begins as a GET request
         path=raw[:MAX_PATH].decode("latin-1"),
         headers=headers,
         client=Client((scope.get("client") or ("",))[0]),

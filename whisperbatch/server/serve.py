@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final, Literal, get_args, get_origin
 
+import h11
 import uvicorn
 from pydantic import ValidationError
 from pydantic_settings import CliApp
@@ -28,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 import whisperbatch as wb
 from whisperbatch.options import metavar_of, without_none
 from whisperbatch.server.app import Server
+from whisperbatch.server.channel import SETTINGS, Channel
 from whisperbatch.server.errors import ApiError
 from whisperbatch.server.listening import addresses, listen
 from whisperbatch.server.logs import configure_logging
@@ -55,16 +57,7 @@ def serve(arguments: Sequence[str]) -> None:
     server = Server(settings)
     for warning in settings.warnings():
         log.warning("%s", warning)
-    config = uvicorn.Config(
-        server.app,
-        http=Connection,
-        timeout_graceful_shutdown=LAST_ANSWERS,
-        server_header=False,
-        log_config=None,
-        access_log=False,
-        # only programs that may open the Unix socket send to it
-        forwarded_allow_ips="*" if settings.uds else None,
-    )
+    config = config_of(server)
     config.load()
     if settings.tls_cert:
         config.ssl = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -85,6 +78,22 @@ def serve(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def config_of(server: Server) -> uvicorn.Config:
+    """Return how Uvicorn runs a server."""
+    return uvicorn.Config(
+        server.app,
+        http=Connection,
+        ws=Channel,
+        **SETTINGS,
+        timeout_graceful_shutdown=LAST_ANSWERS,
+        server_header=False,
+        log_config=None,
+        access_log=False,
+        # only programs that may open the Unix socket send to it
+        forwarded_allow_ips="*" if server.settings.uds else None,
+    )
 
 
 def flag_texts() -> dict[str, tuple[str, str]]:
@@ -150,13 +159,19 @@ class _Flags(ServerSettings):
 
 
 class Connection(H11Protocol):
-    """A connection. It differs from Uvicorn's in two ways.
+    """A connection for HTTP. It differs from Uvicorn's in two ways.
 
     The answer to something that is not HTTP has the form of all errors. A client that does not send
     the headers of a request in time is disconnected; Uvicorn would wait for ever.
     """
 
     _headers_due: asyncio.TimerHandle | None = None
+    _is_socket = False
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Give the connection to a `Channel`."""
+        self._is_socket = True
+        super().handle_websocket_upgrade(event)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as Uvicorn's
         """See `asyncio.Protocol`."""
@@ -195,7 +210,7 @@ class Connection(H11Protocol):
 
     def _watch(self) -> None:
         """Start or stop the clock for the headers of the next request."""
-        waiting = not self.cycle or self.cycle.response_complete
+        waiting = not self._is_socket and (not self.cycle or self.cycle.response_complete)
         if waiting and not self._headers_due:
             self._headers_due = self.loop.call_later(HEADER_TIME, self._close_waiting)
         elif not waiting and self._headers_due:
@@ -243,8 +258,8 @@ class _Uvicorn(uvicorn.Server):
             self.should_exit = True
         if self._deadline is not None:
             is_over = time.monotonic() >= self._deadline
-            if is_over and self._server.admission.active:
+            if is_over and self._server.active:
                 self._server.admission.cut.set()
-            self.should_exit |= is_over or not self._server.admission.active
+            self.should_exit |= is_over or not self._server.active
         self.should_exit |= self._server.failure is not None
         return await super().on_tick(counter)

@@ -66,6 +66,10 @@ class ServerSettings(BaseSettings):
         max_beams: largest `beam_size` and `best_of` of a request. The batch size of a request is at
             most that of the server.
         max_time: longest time of a request after its upload, in seconds.
+        max_sessions: number of live sessions (/v1/realtime) that are open at a time; more sessions
+            get the status 429. One client may have half of them.
+        max_session: longest time of a live session, in seconds.
+        session_idle: a live session without audio for so many seconds is closed.
         upload_timeout: longest time of an upload, in seconds.
         idle_timeout: longest time without data during an upload, in seconds.
         min_upload_rate: an upload that is slower gets the status 408, in bytes a second, on average
@@ -85,6 +89,8 @@ class ServerSettings(BaseSettings):
         allow_urls: prefixes of URLs that requests may name in place of a file, separated by commas:
             https://example.com/,https://*.example.org/media/. Hosts with private addresses are
             always refused. Empty: no URL is opened.
+        page: answer browsers at / with a page to speak, and to transcribe files. Otherwise they
+            get the health answer, as programs do.
     """
 
     model_config = SettingsConfigDict(
@@ -117,6 +123,9 @@ class ServerSettings(BaseSettings):
     max_wait: float = Field(3600.0, gt=0)
     max_beams: int = Field(MAX_BEAMS, ge=1)
     max_time: float = Field(4 * 3600.0, gt=0)
+    max_sessions: int = Field(64, ge=1)
+    max_session: float = Field(6 * 3600.0, gt=0)
+    session_idle: float = Field(300.0, gt=0)
     upload_timeout: float = Field(3600.0, gt=0)
     idle_timeout: float = Field(60.0, gt=0)
     min_upload_rate: float = Field(1000.0, ge=0)
@@ -131,6 +140,7 @@ class ServerSettings(BaseSettings):
     model_ttl: float = Field(0.0, ge=0)
     admin_key: SecretStr | None = Field(None, min_length=1)
     allow_urls: str = ""
+    page: bool = True
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -267,8 +277,16 @@ class ServerSettings(BaseSettings):
         Raises:
             OptionError: an option is unknown or wrong.
         """
-        given = _object(self.options, "options")
+        given = self.given_options()
         return resolve(None, **{"max_duration": self.max_duration, **given})
+
+    def given_options(self) -> dict[str, Any]:
+        """Return the options of the setting `options` alone, by name.
+
+        Raises:
+            OptionError: the setting is no JSON object.
+        """
+        return _object(self.options, "options")
 
     def endpoint_options(self) -> wb.Options:
         """Return the options of a request without parameters, in the form of Hugging Face.

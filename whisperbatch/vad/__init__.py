@@ -27,11 +27,11 @@ def open_vad(options: Options) -> Vad:
     """
     if not options.vad:
         return NoVad()
-    return _silero_detector()
+    return _silero()
 
 
 @cache
-def _silero_detector() -> Vad:
+def _silero() -> Vad:
     return CalibratedVad(CleanedVad(GainControlledVad(silero_network())))
 
 

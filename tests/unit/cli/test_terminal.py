@@ -1,20 +1,18 @@
 """What a terminal shows: text that is divided at words, rows of progress, ends of recordings."""
 
-import io
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import pyte
 import pytest
 from rich.cells import cell_len
 
+from tests.unit.cli.displays import Display
 from tests.unit.transcripts import segment, transcript
 from whisperbatch.cli.screen import (
     LINES,
     NO_SPEECH,
     Lines,
-    SharedConsole,
     Terminal,
     hanging_lines,
     open_screen,
@@ -32,36 +30,6 @@ JAPANESE = "本日の会議では、来年度の予算と人員の配置につ�
 THAI = "สวัสดีครับวันนี้เราจะพูดถึงการประชุมครั้งต่อไปและงบประมาณของปีหน้า" * 2
 ADDRESS = "https://example.org/" + "a" * 200
 TEXTS = (ENGLISH, JAPANESE, THAI, f"{JAPANESE} {ENGLISH}", f"see {ADDRESS} for more")
-
-
-class Display:
-    """A terminal in memory, with a clock that only the test moves."""
-
-    def __init__(self, columns: int, rows: int = 24) -> None:
-        self._out = io.StringIO()
-        self._read = 0
-        self._screen = pyte.Screen(columns, rows)
-        self._stream = pyte.Stream(self._screen)
-        self.now = 0.0
-        self.console = SharedConsole(
-            file=self._out,
-            force_terminal=True,
-            width=columns,
-            height=rows,
-            legacy_windows=False,
-            get_time=lambda: self.now,
-        )
-
-    def rows(self) -> list[str]:
-        """The rows on the screen, without empty rows at the end."""
-        written = self._out.getvalue()  # a thread of Rich may write at any time
-        self._stream.feed(written[self._read :].replace("\n", "\r\n"))
-        self._read = len(written)
-        # pyte has an empty cell after each wide character
-        rows = [row.rstrip() for row in self._screen.display]
-        while rows and not rows[-1]:
-            rows.pop()
-        return rows
 
 
 def item(name: str, *outputs: str) -> WorkItem:

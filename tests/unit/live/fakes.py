@@ -17,7 +17,7 @@ class LoudIsSpeech:
         complete = len(audio) // FRAME * FRAME
         self._rest = audio[complete:]
         frames = audio[:complete].reshape(-1, FRAME)
-        return [SpeechFrames(f, np.float32([abs(f).mean() > 0.1])) for f in frames]
+        return [SpeechFrames(f, np.array([abs(f).mean() > 0.1], np.float32)) for f in frames]
 
     def flush(self) -> list[SpeechFrames]:
         return []

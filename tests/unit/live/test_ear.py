@@ -159,3 +159,21 @@ def test_new_settings_hold_from_the_next_turn() -> None:
     found = summary(hear(hearer, audio(0.2, 1.0, 1.0, 1.0, 1.5)))
     assert found == [("began", 1, 3.1)]
     assert summary(hear(hearer, audio(0.7)))[-1] == ("part", 1, (3.1, 6.3), True)
+
+
+def test_a_sentence_ends_a_turn_after_less_silence() -> None:
+    """Only if the sentence is that of the last speech."""
+    rule = TurnRule(to_samples(2.0), to_samples(0.4))
+    hearer = Ear(Options(), rule)
+    assert summary(hear(hearer, audio(1.0, 1.0, 0.3))) == [("began", 0, 0.9)]
+    chunk = hearer.paused_chunk()
+    assert chunk is not None
+    hearer.note_sentence(chunk.speech[-1].end)
+    assert summary(hear(hearer, audio(0.2)))[-1] == ("part", 0, (0.9, 2.1), True)
+    assert summary(hear(hearer, audio(0.5, 1.0, 0.3))) == [("began", 1, 2.9)]
+    chunk = hearer.paused_chunk()
+    assert chunk is not None
+    hearer.note_sentence(chunk.speech[-1].end)
+    hear(hearer, audio(0.02, 1.0))  # speech goes on: the sentence was not the last
+    assert summary(hear(hearer, audio(1.5))) == []
+    assert summary(hear(hearer, audio(0.7)))[-1][0] == "part"

@@ -33,7 +33,7 @@ def offer(part: PartText, text: str, end: float, policy: Policy) -> tuple[str, s
 
 def test_words_near_the_end_and_the_last_word_are_held_back() -> None:
     part = PartText()
-    never = Policy(0.6, "never")
+    never = Policy(0.6, "never", first=0.0)
     assert offer(part, "the quick brown fox", 2.0, never) == (" the quick", " brown fox")
     # the last word is old enough, but a word may follow
     assert offer(part, "the quick brown fox", 9.0, never) == (" brown", " fox")
@@ -43,7 +43,7 @@ def test_words_near_the_end_and_the_last_word_are_held_back() -> None:
 
 def test_doubtful_words_need_the_same_word_in_the_text_before() -> None:
     part = PartText()
-    policy = Policy(0.0, "doubtful", patience=60.0)
+    policy = Policy(0.0, "doubtful", patience=60.0, first=0.0)
     assert offer(part, "we ~flew home again", 2.0, policy) == (" we", " flew home again")
     assert offer(part, "we ~flu home again", 2.5, policy) == ("", " flu home again")
     assert offer(part, "we ~Flu, home again", 3.0, policy) == (" Flu, home", " again")
@@ -51,7 +51,7 @@ def test_doubtful_words_need_the_same_word_in_the_text_before() -> None:
 
 def test_a_doubtful_word_is_settled_after_some_seconds() -> None:
     part = PartText()
-    policy = Policy(0.3, "always", patience=4.0)
+    policy = Policy(0.3, "always", patience=4.0, first=0.0)
     assert offer(part, "one two", 2.0, policy)[0] == ""
     assert offer(part, "won two", 4.0, policy)[0] == ""
     assert offer(part, "one too", 4.6, policy)[0] == " one"
@@ -59,7 +59,7 @@ def test_a_doubtful_word_is_settled_after_some_seconds() -> None:
 
 def test_marks_wait_for_the_word_after_them() -> None:
     part = PartText()
-    policy = Policy(0.5, "never")
+    policy = Policy(0.5, "never", first=0.0)
     settled, tail = offer(part, "Hello. My", 1.0, policy)
     assert (settled, tail) == (" Hello", ". My")
     # with the settled word as prefix, the text goes on with a comma
@@ -71,15 +71,18 @@ def test_marks_wait_for_the_word_after_them() -> None:
 @pytest.mark.parametrize("marks", ["...", "?!", "”", "。", "؟"])
 def test_marks_alone_are_never_settled_last(marks: str) -> None:
     part = PartText()
-    settled, tail = offer(part, f"Yes{marks} but", 9.0, Policy(0.5, "never"))
+    settled, tail = offer(part, f"Yes{marks} but", 9.0, Policy(0.5, "never", first=0.0))
     assert settled == " Yes"
     assert tail == f"{marks} but"
-    assert offer(part, f"Yes{marks} but", 9.5, Policy(0.5, "never")) == ("", f"{marks} but")
+    assert offer(part, f"Yes{marks} but", 9.5, Policy(0.5, "never", first=0.0)) == (
+        "",
+        f"{marks} but",
+    )
 
 
 def test_the_prefix_is_not_repeated() -> None:
     part = PartText()
-    policy = Policy(0.1, "never")
+    policy = Policy(0.1, "never", first=0.0)
     offer(part, "one two three", 9.0, policy)
     progress = part.offer(words("two three four"), " two", 9 * SECOND, policy)
     assert joined(progress.words) == " three"
@@ -97,7 +100,7 @@ def test_the_prefix_is_not_repeated() -> None:
 )
 def test_the_final_text_goes_on_after_the_settled_words(final: str, rest: str) -> None:
     part = PartText()
-    offer(part, "the quick brown fox jumps", 2.1, Policy(0.6, "never"))
+    offer(part, "the quick brown fox jumps", 2.1, Policy(0.6, "never", first=0.0))
     assert joined(part.words) == " the quick brown"
     assert joined(part.finish(words(final))) == rest
 
@@ -115,13 +118,13 @@ def test_the_final_text_goes_on_after_the_settled_words(final: str, rest: str) -
 def test_a_word_is_not_divided(before: str, after: str, settled: str) -> None:
     texts = [before, after, " more"]
     given = [AlignedWord(t, n * 8000, n * 8000 + 8000, 0.9, 0) for n, t in enumerate(texts)]
-    progress = PartText().offer(given, "", 16_000, Policy(0.5, "never"))
+    progress = PartText().offer(given, "", 16_000, Policy(0.5, "never", first=0.0))
     assert joined(progress.words) == settled
 
 
 def test_a_pause_settles_all_words_but_the_last() -> None:
     part = PartText()
-    offer(part, "the quick brown fox", 1.6, Policy(0.6, "never"))
+    offer(part, "the quick brown fox", 1.6, Policy(0.6, "never", first=0.0))
     progress = part.offer_pause(words("the quick brown dog. Then"))
     assert (joined(progress.words), progress.tail) == (" brown dog", ". Then")
     assert part.offer_pause(words("the quick brown dog.")).words == ()
@@ -129,7 +132,7 @@ def test_a_pause_settles_all_words_but_the_last() -> None:
 
 def test_a_frequent_word_later_in_the_final_text_is_no_match() -> None:
     part = PartText()
-    offer(part, "so the man in the hat", 1.8, Policy(0.6, "never"))
+    offer(part, "so the man in the hat", 1.8, Policy(0.6, "never", first=0.0))
     assert joined(part.words) == " so the"
     rest = joined(part.finish(words("oh the man in the hat and the dog")))
     assert rest == " man in the hat and the dog"
@@ -137,3 +140,12 @@ def test_a_frequent_word_later_in_the_final_text_is_no_match() -> None:
 
 def test_without_settled_words_the_whole_final_text_follows() -> None:
     assert joined(PartText().finish(words("good morning"))) == " good morning"
+
+
+def test_the_first_words_wait_for_some_seconds_of_audio() -> None:
+    part = PartText()
+    policy = Policy(0.3, "never", first=2.0)
+    assert offer(part, "hello", 1.0, policy) == ("", " hello")
+    assert offer(part, "hello my name", 1.9, policy) == ("", " hello my name")
+    assert offer(part, "hell of my name", 2.0, policy)[0] == " hell of my"
+    assert offer(part, "hell of my name is", 2.4, policy)[0] == " name"

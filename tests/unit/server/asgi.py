@@ -203,3 +203,127 @@ async def running(
     finally:
         stop.set()
         await lifespan
+
+
+class Socket:
+    """A WebSocket to a server: sends and receives each message.
+
+    Attributes:
+        status: of the answer to the handshake: 101 if the server has accepted.
+        subprotocol: that the server has selected.
+        answer: to a handshake that was refused.
+        closed: code with which the server has closed; None while it is open.
+    """
+
+    def __init__(self, server: Server, scope: dict[str, Any]) -> None:
+        self.server = server
+        self.status = 0
+        self.subprotocol: str | None = None
+        self.answer = Answer()
+        self.closed: int | None = None
+        self.reads = asyncio.Event()  # cleared: the client does not read
+        self.reads.set()
+        self._to_server: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._to_client: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._answered = asyncio.Event()
+        self._to_server.put_nowait({"type": "websocket.connect"})
+        self.task = asyncio.ensure_future(server.app(scope, self._to_server.get, self._send))
+
+    async def _send(self, message: Any) -> None:
+        await self.reads.wait()
+        kind = message["type"]
+        if kind == "websocket.send":
+            self._to_client.put_nowait(json.loads(message["text"]))
+            return
+        if kind == "websocket.http.response.body":
+            self.answer.body += message["body"]
+        elif kind == "websocket.close":
+            self.closed = message.get("code", 1000)
+            if not self.status:  # instead of an answer to the handshake
+                self.status = 403
+                self._answered.set()
+            self._to_client.put_nowait({"type": "closed"})
+            return
+        else:
+            self.status = self.answer.status = message.get("status", 101)
+            self.subprotocol = message.get("subprotocol")
+            given = message.get("headers", [])
+            self.answer.headers = {k.decode(): v.decode() for k, v in given}
+            if self.status != 101:
+                return
+        self._answered.set()
+
+    async def opened(self) -> "Socket":
+        """Wait for the answer to the handshake."""
+        await asyncio.wait_for(self._answered.wait(), TIMEOUT)
+        return self
+
+    def send(self, value: object) -> None:
+        """Send an event, or a text."""
+        text = value if isinstance(value, str) else json.dumps(value)
+        self._to_server.put_nowait({"type": "websocket.receive", "text": text})
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send a message that is not text."""
+        self._to_server.put_nowait({"type": "websocket.receive", "bytes": data})
+
+    async def receive(self) -> dict[str, Any]:
+        """The next event of the server; {"type": "closed"} at the end."""
+        return await asyncio.wait_for(self._to_client.get(), TIMEOUT)
+
+    async def until(self, kind: str) -> list[dict[str, Any]]:
+        """The next events, up to one of this type."""
+        found = [await self.receive()]
+        while found[-1]["type"] != kind:
+            assert found[-1]["type"] != "closed", found
+            found.append(await self.receive())
+        return found
+
+    @property
+    def unread(self) -> int:
+        """Number of messages that the server has not read."""
+        return self._to_server.qsize()
+
+    @property
+    def waiting(self) -> int:
+        """Number of events that were not received."""
+        return self._to_client.qsize()
+
+    async def leave(self, code: int = 1000) -> None:
+        """Close the connection, and wait for the end of the server's work."""
+        self._to_server.put_nowait({"type": "websocket.disconnect", "code": code})
+        self.reads.set()
+        await asyncio.wait_for(self.task, TIMEOUT)
+
+
+@asynccontextmanager
+async def connected(
+    client: Client,
+    path: str = "/v1/realtime",
+    *,
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+    can_answer: bool = True,
+) -> AsyncIterator[Socket]:
+    """Open a WebSocket, and close it at the end. `can_answer`: with HTTP, to a handshake."""
+    given = [(k.lower().encode(), v.encode("latin-1")) for k, v in (headers or {}).items()]
+    scope = {
+        "type": "websocket",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "ws",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": given,
+        "subprotocols": [],
+        "client": (client.address, 1),
+        "server": ("127.0.0.1", 8000),
+        "extensions": {"websocket.http.response": {}} if can_answer else {},
+    }
+    socket = Socket(client.server, scope)
+    try:
+        yield await socket.opened()
+    finally:
+        await socket.leave()

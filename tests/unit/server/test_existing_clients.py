@@ -295,9 +295,9 @@ async def test_the_end_of_a_long_prompt_is_used(monkeypatch: pytest.MonkeyPatch)
         }
         answer = await send(client, json.dumps(body).encode(), headers, "/predict")
         assert answer.headers["x-whisperbatch-prompt"] == "truncated"
+        keywords = {"keywords": words[:150]}  # an argument in newer versions of the client
         with pytest.raises(openai.BadRequestError, match="keywords: "):
-            more = {"keywords": words[:150]}  # an argument in newer versions of the client
-            await create(model=MODEL, file=("a.wav", wav(1)), extra_body=more)
+            await create(model=MODEL, file=("a.wav", wav(1)), extra_body=keywords)
 
 
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the client itself

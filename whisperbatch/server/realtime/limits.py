@@ -1,0 +1,68 @@
+"""How many live sessions are open, in all and for each client."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from whisperbatch.server.admission import OWN_SHARE, Admission, busy
+from whisperbatch.server.clients import Client
+
+RETRY_AFTER: Final = 30.0  # seconds; nobody knows when a person stops speaking
+
+
+class Sessions:
+    """The places of live sessions. For one event loop.
+
+    Args:
+        admission: of the server: its shutdown, and the limits of its clients.
+        most: number of sessions that are open at a time.
+
+    Attributes:
+        active: number of open sessions.
+        lags: each returns the lag of an open session, in seconds.
+    """
+
+    def __init__(self, admission: Admission, most: int) -> None:
+        self.admission = admission
+        self.active = 0
+        self.lags: set[Callable[[], float]] = set()
+        self._most = most
+        self._active: Counter[str] = Counter()
+
+    @property
+    def lag(self) -> float:
+        """The largest lag of the open sessions, in seconds."""
+        return max((lag() for lag in self.lags), default=0.0)
+
+    @contextmanager
+    def opened(self, client: Client) -> Iterator[None]:
+        """Count a session until the end of a `with` block.
+
+        Args:
+            client: who opens it.
+
+        Raises:
+            ApiError: there is no place, or the client has reached a limit (429), or the server
+                shuts down (503).
+        """
+        name = client.name
+        if self.active >= self._most:
+            raise busy(f"the server has {self.active} live sessions, its limit", RETRY_AFTER)
+        limit = client.requests or max(int(self._most * OWN_SHARE), 1)
+        if self._active[name] >= limit:
+            raise busy(
+                f"the server has {self._active[name]} of your live sessions, its limit for you",
+                RETRY_AFTER,
+                "too_many_requests",
+            )
+        self.admission.begin(client)
+        self.active += 1
+        self._active[name] += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+            self._active[name] -= 1
+            if not self._active[name]:
+                del self._active[name]
