@@ -43,8 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(recordings: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     use_fake_diarizer(monkeypatch)
-    vad = LoudVad({LOUD: 0.9, AUDIBLE: 0.3})
-    monkeypatch.setattr(whisperbatch.vad, "_silero_detector", lambda: vad)
+    monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
     monkeypatch.setattr("whisperbatch.cli.app.configure_logging", lambda **_: None)
     outputs = tmp_path / "outputs"
     outputs.mkdir()

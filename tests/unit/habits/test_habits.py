@@ -45,8 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("whisperbatch.engines.loading.ModelInfo.read", lambda *_: None)
     monkeypatch.setattr(loading, "_load_onnxruntime", lambda *_, **__: speaking_engine())
     monkeypatch.setattr(loading, "_load_ctranslate2", load_ctranslate2)
-    vad = LoudVad({LOUD: 0.9, AUDIBLE: 0.3})
-    monkeypatch.setattr(whisperbatch.vad, "_silero_detector", lambda: vad)
+    monkeypatch.setattr(whisperbatch.vad, "_silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
     use_fake_diarizer(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name in ("audio.wav", "a.wav"):

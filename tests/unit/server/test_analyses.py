@@ -43,8 +43,7 @@ def sounds(*parts: tuple[float, float]) -> bytes:
 
 def use_loud_vad(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the library find speech in loud frames; audible frames have the probability 0.3."""
-    vad = LoudVad({LOUD: 0.9, AUDIBLE: 0.3})
-    monkeypatch.setattr("whisperbatch.vad._silero_detector", lambda: vad)
+    monkeypatch.setattr("whisperbatch.vad._silero", lambda: LoudVad({LOUD: 0.9, AUDIBLE: 0.3}))
 
 
 @in_loop
