@@ -187,7 +187,7 @@ def test_a_result_that_will_be_unpacked_is_refused_before_the_work(
     with pytest.raises(TypeError, match=message):
         _segments, _info = asr.transcribe(noise(3), vad=False, language="en")
     with pytest.raises(TypeError, match=message):
-        _segments, *_info = wb.transcribe("nowhere.wav", "no such model")
+        _first, *_rest = wb.transcribe("nowhere.wav", "no such model")
     assert bool(engine.batches) == (sys.version_info < (3, 11))
 
 

@@ -407,8 +407,6 @@ def _checked(
     check_names(keywords)
     check_device(device)
     given = {name: plain(value) for name, value in keywords.items()}
-    if given.get("compute_type") == "default":  # CTranslate2's name
-        given["compute_type"] = "auto"
     given = {name: value for name, value in given.items() if not is_default(name, value)}
     engine = plain(engine)
     if issubclass(type(engine), EngineSettings):
@@ -454,7 +452,12 @@ def _settings(engine: str | EngineSettings, keywords: Mapping[str, Any]) -> Engi
 
 
 def is_default(name: str, value: object) -> bool:
-    """Return whether a value is the default of a setting; 0 is not the default False."""
+    """Return whether a value is the default of a setting; 0 is not the default False.
+
+    "default" is CTranslate2's name for the compute type "auto".
+    """
+    if name == "compute_type" and is_same(value, "default"):
+        return True
     return is_same(value, setting_parameters()[name].default)
 
 

@@ -226,7 +226,7 @@ TRANSFORMERS: Final[Mapping[str, Advice]] = MappingProxyType(
         "chunk_length_s": f"use `chunk_length` {_SECONDS}",
         "stride_length_s": "leave it out: chunks are cut in pauses, and do not overlap",
         "return_timestamps": (
-            "leave it out: segments have times; words have times with `word_timestamps=True`"
+            "leave it out: segments have times; for those of words, use `word_timestamps=True`"
         ),
         "return_language": "leave it out: a transcript always has its language",
         "torch_dtype": "use `compute_type`",

@@ -340,7 +340,7 @@ def test_the_last_line_names_the_files_of_the_only_recording(
     commands: Commands,
     capsys: pytest.CaptureFixture[str],
     inputs: tuple[str, ...],
-    given: dict[str, str],
+    given: dict[str, Any],
     ending: str,
 ) -> None:
     arguments = replace(commands.arguments(*inputs, **given), quiet=False)

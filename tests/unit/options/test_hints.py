@@ -80,6 +80,13 @@ def test_no_name_of_another_program_is_a_name_of_ours() -> None:
     assert not OTHER_FORMATS.keys() & {*FORMATS}
 
 
+def test_what_prints_nothing_or_is_the_default_is_left_out() -> None:
+    for name in ("verbose", "temperature_increment_on_fallback", "return_timestamps"):
+        assert hint_for(name, ()).startswith("leave it out")
+    assert hint_for("verbose", ()).endswith("or use progress=True")
+    assert "segments have times" in hint_for("return_timestamps", ())
+
+
 @pytest.mark.parametrize("command_line", [False, True])
 def test_the_options_of_each_advice_exist(*, command_line: bool) -> None:
     known = {*OPTION_NAMES, *LOADING}
