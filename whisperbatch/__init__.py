@@ -155,7 +155,8 @@ def __getattr__(name: str) -> object:
 def _advice_on(name: str) -> str:
     if name.startswith("_"):
         return ""
-    return str(import_module("whisperbatch.options.hints").PACKAGE_NAMES.get(name, ""))
+    hints = import_module("whisperbatch.options.hints")
+    return str({**hints.PACKAGE_NAMES, **hints.COMPAT_NAMES}.get(name, ""))
 
 
 class _OtherNames:
@@ -167,8 +168,8 @@ class _OtherNames:
     @staticmethod
     def find_spec(module: str, _path: object = None, _target: object = None) -> None:
         """Raise an ImportError for a name of another program."""
-        package, _, name = module.rpartition(".")
-        if package == __name__ and (advice := _advice_on(name)):
+        name = module.removeprefix(f"{__name__}.")
+        if name != module and (advice := _advice_on(name)):
             raise ImportError(f"whisperbatch has no {name}; {advice}", name=module)
 
 

@@ -47,7 +47,14 @@ from whisperbatch.sections import chunk_recording
 from whisperbatch.streams import SegmentStream, Transcripts, collect
 from whisperbatch.text.messages import one_line
 from whisperbatch.transcriber import Transcriber
-from whisperbatch.types import Chunk, Diarization, LanguageDetection, Source, Transcript
+from whisperbatch.types import (
+    Chunk,
+    Diarization,
+    LanguageDetection,
+    Source,
+    Transcript,
+    refuse_unpacking,
+)
 
 DEFAULT_MODEL: Final = "base"
 
@@ -148,6 +155,7 @@ def transcribe(
         EngineError: the engine failed on a batch.
         InternalError: an unexpected exception, which is a bug.
     """
+    refuse_unpacking("transcribe", "a Transcript")
     return collect(stream(source, model=model, progress=progress, options=options, **keywords))
 
 

@@ -47,7 +47,14 @@ from whisperbatch.submissions import (
 )
 from whisperbatch.text import brief, description
 from whisperbatch.threads import reset_after_fork
-from whisperbatch.types import Explained, LanguageDetection, Segment, Source, Transcript
+from whisperbatch.types import (
+    Explained,
+    LanguageDetection,
+    Segment,
+    Source,
+    Transcript,
+    refuse_unpacking,
+)
 
 
 class Transcriber(Explained):
@@ -164,6 +171,7 @@ class Transcriber(Explained):
             InternalError: an unexpected exception, which is a bug.
             ClosedError: the Transcriber is closed.
         """
+        refuse_unpacking("transcribe", "a Transcript")
         return collect(self.stream(source, progress=progress, options=options, **keywords))
 
     __call__ = transcribe  # as the pipelines of transformers

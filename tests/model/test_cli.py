@@ -117,7 +117,7 @@ def test_files_are_written_into_the_output_directory(media: Path, tmp_path: Path
         pytest.param(
             "transcribe talk.mp3 --beam-size many", 2, "--beam-size", marks=pytest.mark.slow
         ),
-        ("transcribe talk.mp3 --temperature hot", 2, "'hot' is not of the form"),
+        ("transcribe talk.mp3 --temperature hot", 2, "'hot' is not a number; give one or several"),
         pytest.param(
             "transcribe talk.mp3 --format doc",
             2,

@@ -149,7 +149,8 @@ PUBLIC: Final = {
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
-    *("live.settings", "server.serve", "writers.breaks", "writers.formatting", "writers.timeline"),
+    *("diarization.stage", "live.settings", "server.serve"),
+    *("writers.breaks", "writers.formatting", "writers.timeline"),
     # of the server only
     *("decoding.prompts", "huggingface", "live"),
 }

@@ -1,6 +1,7 @@
 """The metadata of the package: links, the long description, extras."""
 
 import re
+import subprocess
 import sys
 from importlib.metadata import metadata
 from pathlib import Path
@@ -30,6 +31,20 @@ def made(**config: str) -> dict[str, Any]:
 def project() -> dict[str, Any]:
     fields: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return fields
+
+
+def test_names_of_files_have_only_normal_characters() -> None:
+    """Other characters come from a mistake in a shell, and some systems cannot write them."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],  # noqa: S607 - the user's git
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("the tests do not run in a clone")
+    names = listed.stdout.decode().split("\0")
+    assert [name for name in names if not re.fullmatch(r"[\w./+@-]*", name, re.ASCII)] == []
 
 
 @pytest.mark.parametrize("config", [{}, {"repository": ""}])

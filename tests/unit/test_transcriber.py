@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -177,6 +178,17 @@ def test_ranges_after_the_end_are_empty(asr: Transcriber) -> None:
 def test_reading_stops_after_the_last_range(asr: Transcriber) -> None:
     transcript = asr.transcribe(noise(100), vad=False, clip_timestamps=((0.0, 10.0),))
     assert transcript.duration < 12
+
+
+def test_a_result_that_will_be_unpacked_is_refused_before_the_work(
+    asr: Transcriber, engine: FakeEngine
+) -> None:
+    message = r"a Transcript cannot be unpacked; write result = .*faster_whisper$"
+    with pytest.raises(TypeError, match=message):
+        _segments, _info = asr.transcribe(noise(3), vad=False, language="en")
+    with pytest.raises(TypeError, match=message):
+        _first, *_rest = wb.transcribe("nowhere.wav", "no such model")
+    assert bool(engine.batches) == (sys.version_info < (3, 11))
 
 
 def test_a_transcriber_says_what_it_is() -> None:

@@ -477,8 +477,8 @@ def _open_container(name: str, file: str | FileObject) -> InputContainer:
             was_read = isinstance(file, FileObject) and file.start > 0
             hint = "; if the file was read before, call seek(0) first" if was_read else ""
             raise AudioError(
-                f"is not media that FFmpeg can read, or is cut off at its start{hint}"
-                f"{_page_hint(file)}",
+                "is not media that FFmpeg can read, or is cut off at its start; give a recording "
+                f"or a video{hint}{_page_hint(file)}",
                 source=name,
             ) from error
         problem = f"cannot be opened: {describe(error)}{_page_hint(file)}"

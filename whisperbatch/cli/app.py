@@ -36,7 +36,7 @@ from whisperbatch.cli.flags import (
 from whisperbatch.cli.help import MAX_WIDTH, MORE, UNGROUPED, Flag, print_page
 from whisperbatch.cli.inventory import fetch_model, show_info, show_models, show_tracks
 from whisperbatch.cli.live import LiveArguments, transcribe_live
-from whisperbatch.cli.messages import message_of, usage_message
+from whisperbatch.cli.messages import message_of, usage_messages
 from whisperbatch.cli.plans import app as plan_commands
 from whisperbatch.cli.printing import (
     configure_logging,
@@ -344,7 +344,8 @@ def run() -> NoReturn:
     try:
         command: Any = typer.main.get_command(app)  # a group, whose type Typer does not export
         switches = flags.find_switches(command.commands.values())
-        arguments = flags.normalize(sys.argv[1:] or ["-h"], switches)
+        typed = _without_same_values(sys.argv[1:] or ["-h"])
+        arguments = flags.normalize(typed, switches)
         sys.exit(command(arguments, standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         exit_now(128 + signal.SIGINT)
@@ -360,13 +361,28 @@ def run() -> NoReturn:
             next((status for kind, status in STATUSES if isinstance(error, kind)), 1),
         )
     except USAGE_ERROR as error:
-        _exit_with(usage_message(error, command.commands.values()), 2)
+        messages = usage_messages(error, command.commands.values(), typed)
+        for message in messages[:-1]:
+            _print_problem(message)
+        _exit_with(messages[-1], 2)
     except OSError as error:  # a closed terminal or a full disk
         _exit_with(f"the output cannot be written: {reason_of(error)}", 5)
     except Exception as error:  # noqa: BLE001 - users never see a traceback by default
         _exit_with(str(as_error(error, None)), INTERNAL_STATUS)
 
 
+def _without_same_values(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without those that are not needed, and print why."""
+    typed, notes = flags.without_same_values(arguments)
+    for note in () if {"-q", "--quiet"} & {*typed} else notes:
+        print_note(note)
+    return typed
+
+
 def _exit_with(message: str, status: int) -> NoReturn:
-    print_note(f"whisperbatch: {' '.join(message.splitlines())}")
+    _print_problem(message)
     exit_now(status)
+
+
+def _print_problem(message: str) -> None:
+    print_note(f"whisperbatch: {' '.join(message.splitlines())}")

@@ -25,14 +25,16 @@ from whisperbatch.errors import OptionError
 from whisperbatch.live import LiveSettings
 from whisperbatch.models import available_models
 from whisperbatch.options import (
+    SAME_VALUES,
     SHORT_FLAGS,
     TRUTH_VALUES,
+    advice_on,
     as_text,
     documented_fields,
     documented_sections,
-    hint_for,
     metavar_of,
     parse_text,
+    problem_of,
     same_option,
     spell_in_python,
     spell_options,
@@ -251,9 +253,7 @@ def parser_of(annotation: object) -> Callable[[str], Any]:
         try:
             value = parse_text(annotation, text)
         except ValueError as error:
-            form = metavar_of(without_none(annotation))
-            form = {"N": "a whole number", "X": "a number"}.get(form, f"of the form {form}")
-            raise typer.BadParameter(f"{shown(text)} is not {form}") from error
+            raise typer.BadParameter(problem_of(annotation, text)) from error
         return NONE if value is None else value
 
     return parse
@@ -363,7 +363,7 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
         has_negative: the boolean flags, and whether each has a `--no-` form.
 
     Raises:
-        OptionError: a short flag has another meaning here; the message says what to use.
+        OptionError: a recording is given in place of a format.
     """
     result: list[str] = []
     for number, argument in enumerate(arguments):
@@ -373,14 +373,11 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
         if argument.lower() in TRUTH_VALUES and result and result[-1] in has_negative:
             rewritten = name = result.pop()
             value = argument.lower()
-        elif argument.startswith("--"):
+        elif argument.startswith("--") or argument in SHORT_FLAGS:
             spelling, equals, value = argument.partition("=")
-            keyword = spelling[2:].replace("-", "_")
-            name = flag_of(same_option(keyword) or keyword)
+            name = own_spelling(spelling)
             rewritten = f"{name}{equals}{value}"
             value = value.lower()
-        elif argument in SHORT_FLAGS:
-            rewritten = name = _long_flag(argument)
         elif result and result[-1] in ("-f", "--format"):
             _check_is_format(argument)
         if name not in has_negative or value not in TRUTH_VALUES:
@@ -392,16 +389,42 @@ def normalize(arguments: Sequence[str], has_negative: Mapping[str, bool]) -> lis
     return result
 
 
-def _long_flag(short: str) -> str:
-    """Return the flag with the meaning of a short flag of whisper.cpp.
+def own_spelling(flag: str) -> str:
+    """Return the flag here that means the same as a long flag, or a short flag of whisper.cpp.
 
-    Raises:
-        OptionError: there is no such flag.
+    A flag that has no meaning here becomes a long flag, which the command refuses: "--output-srt"
+    for "-osrt".
     """
-    if option := same_option(short):
-        return flag_of(option)
-    hint = hint_for(SHORT_FLAGS[short], (), as_flag, command_line=True)
-    raise OptionError(f"No such option: {short}; {hint}")
+    if not flag.startswith("--") and flag not in SHORT_FLAGS:
+        return flag
+    keyword = flag[2:].replace("-", "_") if flag.startswith("--") else SHORT_FLAGS[flag]
+    return flag_of(same_option(keyword) or keyword)
+
+
+def without_same_values(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Remove flags of other programs that ask for what whisperbatch does anyway (`SAME_VALUES`).
+
+    Returns:
+        The other arguments, and a line for each flag that was removed.
+    """
+    result: list[str] = []
+    notes: list[str] = []
+    remaining = iter(enumerate(arguments))
+    for number, argument in remaining:
+        if argument == "--":
+            return [*result, *arguments[number:]], notes
+        spelling, equals, value = argument.partition("=")
+        keyword = spelling[2:].replace("-", "_") if spelling.startswith("--") else ""
+        following = "".join(arguments[number + 1 : number + 2])
+        if (value if equals else following).lower() not in SAME_VALUES.get(keyword, ()):
+            result.append(argument)
+            continue
+        if not equals:
+            next(remaining)
+        reason = spell_options(advice_on(keyword, command_line=True), as_flag)
+        given = argument if equals else f"{spelling} {following}"
+        notes.append(f"{given} is not needed: {reason.removeprefix('leave it out: ')}")
+    return result, notes
 
 
 def _check_is_format(text: str) -> None:

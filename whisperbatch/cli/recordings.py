@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from whisperbatch.text import counted
 from whisperbatch.types import Samples, Source, to_seconds
 from whisperbatch.writers.timeline import POINT, RecordingOverview
 
+_VALUE: Final = re.compile(r"-?\d+(\.\d+)?|yes|no|on|off", re.IGNORECASE)
+"""What stands in place of a recording if a flag takes one value, or none."""
 MAX_NAMED: Final = 5
 """Recordings that a message names; more are counted."""
 
@@ -75,6 +78,12 @@ def divide_missing(
             present.append(item)
         elif glob.has_magic(item.source):
             problem = "no file matches this pattern"
+            missing.append(Failed(item, AudioError(problem, source=item.name)))
+        elif _VALUE.fullmatch(item.source):
+            problem = (
+                "there is no such file; if this is a value of the flag before it, separate several "
+                "values by commas, as 0,0.2, and write yes as True"
+            )
             missing.append(Failed(item, AudioError(problem, source=item.name)))
         else:
             missing.append(Failed(item, error))

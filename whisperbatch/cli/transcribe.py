@@ -44,6 +44,7 @@ from whisperbatch.cli.recordings import (
     with_home,
 )
 from whisperbatch.cli.screen import LINES, Screen, open_screen, show_missing
+from whisperbatch.diarization.stage import prepare
 from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import OptionError, WhisperBatchError
 from whisperbatch.jobs import (
@@ -270,8 +271,16 @@ def transcribe_all(arguments: TranscribeArguments) -> int:
             _transcribe(arguments, plan, job, remaining, tally=tally, screen=screen)
     silent = arguments.quiet or (plan.printed and not sys.stderr.isatty())
     if tally.failed or tally.incomplete or tally.silent or not silent:
-        print_note(tally.summary())
+        print_note(f"{tally.summary()}{_written(plan, tally)}")
     return 1 if tally.failed else 0
+
+
+def _written(plan: _Plan, tally: Tally) -> str:
+    """Return " -> talk.srt": the files of the only recording. A terminal has shown them."""
+    if len(plan.items) != 1 or not tally.transcribed or sys.stderr.isatty():
+        return ""
+    outputs = ", ".join(map(str, plan.items[0].outputs))
+    return f" -> {outputs}" if outputs else ""
 
 
 def _plan(arguments: TranscribeArguments) -> _Plan:
@@ -315,6 +324,7 @@ def _with_model(
         arguments.resumes or arguments.directories or os.path.exists(ledger_dir / LEDGER_NAME)  # noqa: PTH110 - Path raises without rights
     )
     engine = settings_of(arguments.load_keywords)
+    prepare(plan.options)
     engine.check(plan.options.search)
     # with --verbose, the log has these messages
     hidden = arguments.quiet or arguments.verbose

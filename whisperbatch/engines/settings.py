@@ -452,7 +452,12 @@ def _settings(engine: str | EngineSettings, keywords: Mapping[str, Any]) -> Engi
 
 
 def is_default(name: str, value: object) -> bool:
-    """Return whether a value is the default of a setting; 0 is not the default False."""
+    """Return whether a value is the default of a setting; 0 is not the default False.
+
+    "default" is CTranslate2's name for the compute type "auto".
+    """
+    if name == "compute_type" and is_same(value, "default"):
+        return True
     return is_same(value, setting_parameters()[name].default)
 
 

@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -187,11 +188,17 @@ def find_model(
             place = f"model {text} is installed as a package; give `model={REPOSITORIES[text]!r}`"
             refuse_revision(revision, place)
         if (directory := packaged_model(text, cache_dir)) is not None:
-            log.info("model %s: installed as a package, in %s", text, directory)
+            _log_package(text, directory)
             return check_directory(directory)
     except OSError as error:  # no permission for the directory, or the name is too long
         raise ModelError(f"`model={text!r}` cannot be read: {error.strerror or error}") from error
     return _from_hub(text, transformers=transformers, revision=revision)
+
+
+@cache
+def _log_package(name: str, directory: Path) -> None:
+    """Log where a model is, once: the command line looks for it before it is loaded."""
+    log.info("model %s: installed as a package, in %s", name, directory)
 
 
 def _text(name: object) -> str:
@@ -264,6 +271,16 @@ def _check_settings(directory: Path) -> None:
         read_json(directory / "tokenizer.json", dict)
 
 
+def _fetched(name: str) -> str:
+    """Return how to get a model to a machine without a network, and which models it has."""
+    installed = [each for each, package in PACKAGES.items() if package_folders(package)]
+    found = f"; installed models: {', '.join(installed)}" if installed else ""
+    return (
+        f'run "whisperbatch models --fetch {name}" on a machine with a network, copy the folder '
+        f"that it prints to this machine, and give the folder as `model`{found}"
+    )
+
+
 def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
     """Return a snapshot of a hub repository: from the local cache, otherwise downloaded."""
     repository = REPOSITORIES.get(name, name)
@@ -292,10 +309,7 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
             raise ModelError(
                 f"model {name}{version} is not in the Hugging Face cache and HF_HUB_OFFLINE is "
                 "set; "
-                + (
-                    (None if revision else _extra_hint(name))
-                    or "unset it, or download the model on a machine with a network"
-                )
+                + ((None if revision else _extra_hint(name)) or f"unset it, or {_fetched(name)}")
             ) from error
     except HFValidationError as error:
         raise ModelError(
@@ -309,8 +323,8 @@ def _from_hub(name: str, *, transformers: bool, revision: str | None) -> Path:
         snapshot = _snapshot(repository, revision, transformers=transformers, local=False)
     except Exception as error:
         hide_secrets(error)  # the hub redirects to signed URLs
-        remedy = "check the name, the revision and the network" if revision else None
-        remedy = f"; {remedy or _extra_hint(name) or 'check the name and the network'}"
+        remedy = "check the name, the revision and the network" if revision else _extra_hint(name)
+        remedy = f"; {remedy or f'check the name and the network, or {_fetched(name)}'}"
         if interface_note(error):
             remedy = ""  # the reason ends with it
         raise ModelError(

@@ -11,8 +11,11 @@ from whisperbatch.errors import spell_in_python, spell_options
 from whisperbatch.options import checks
 from whisperbatch.options.checks import convert_fields, is_number, is_same, plain
 from whisperbatch.options.hints import (
+    FORMAT_REMARKS,
     OTHER_FORMATS,
+    SAME_VALUES,
     SHORT_FLAGS,
+    advice_on,
     device_hint,
     explaining,
     hint_for,
@@ -60,6 +63,7 @@ from whisperbatch.options.values import (
     as_text,
     metavar_of,
     parse_text,
+    problem_of,
     without_none,
 )
 
@@ -67,6 +71,7 @@ __all__ = [
     "DEFAULT_BATCH_SIZE",
     "DETECTION_OPTIONS",
     "DETECTION_PARAMETERS",
+    "FORMAT_REMARKS",
     "LANGUAGE_DETECTION_OPTIONS",
     "MAX_CONTEXT_LENGTH",
     "MAX_NEW_TOKENS",
@@ -79,6 +84,7 @@ __all__ = [
     "OPTION_PARAMETERS",
     "OTHER_FORMATS",
     "PROMPT_RESET_TEMPERATURE",
+    "SAME_VALUES",
     "SHORT_FLAGS",
     "TRUTH_VALUES",
     "Channel",
@@ -94,6 +100,7 @@ __all__ = [
     "Task",
     "Timestamps",
     "accepts_none",
+    "advice_on",
     "as_text",
     "checks",
     "convert_fields",
@@ -109,6 +116,7 @@ __all__ = [
     "metavar_of",
     "parse_text",
     "plain",
+    "problem_of",
     "resolve",
     "same_option",
     "spell_in_python",

@@ -29,6 +29,8 @@ _RECORDING: Final = (
 _FORMAT: Final = 'write a file: transcript.save("talk.srt")'
 _OUTPUT: Final = (_FORMAT, "output_dir")
 _LAYOUT: Final = 'give it to transcript.save("talk.srt", ...)'
+_VERBOSE: Final = "leave it out to print nothing, or use progress=True"
+_RETRIED: Final = "leave it out, or use `temperature=(0.0, 0.2, 0.4)` to sample failed chunks"
 _SHOWN: Final = ("use progress=True", "leave it out: a terminal shows the progress")
 _HF_TOKEN: Final = "set the environment variable HF_TOKEN"  # noqa: S105 - a sentence
 _OFFLINE: Final = "set the environment variable HF_HUB_OFFLINE=1"
@@ -45,9 +47,9 @@ OPENAI_WHISPER: Final[Mapping[str, Advice]] = MappingProxyType(
         "sample_len": "max_new_tokens",
         "prompt": "initial_prompt",
         "threads": "intra_threads",
-        "temperature_increment_on_fallback": "use `temperature=(0.0, 0.2, 0.4)`",
+        "temperature_increment_on_fallback": _RETRIED,
         "fp16": "use `compute_type`",
-        "verbose": _SHOWN,
+        "verbose": _VERBOSE,
         "carry_initial_prompt": "leave it out: `initial_prompt` precedes every chunk",
         "hallucination_silence_threshold": "use `hallucination_filter`; silence is not decoded",
         "without_timestamps": "use `timestamps` (the default decodes without timestamp tokens)",
@@ -223,7 +225,9 @@ TRANSFORMERS: Final[Mapping[str, Advice]] = MappingProxyType(
         "num_beams": "beam_size",
         "chunk_length_s": f"use `chunk_length` {_SECONDS}",
         "stride_length_s": "leave it out: chunks are cut in pauses, and do not overlap",
-        "return_timestamps": "use `word_timestamps`",
+        "return_timestamps": (
+            "leave it out: segments have times; for those of words, use `word_timestamps=True`"
+        ),
         "return_language": "leave it out: a transcript always has its language",
         "torch_dtype": "use `compute_type`",
         "dtype": "use `compute_type`",
@@ -339,6 +343,16 @@ SHORT_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The short flags of whisper.cpp, and the names of the options that they set."""
 
+SAME_VALUES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "vad_method": frozenset({"silero"}),
+        "print_progress": frozenset({"true", "false"}),
+        "batched": frozenset({"true"}),
+        "pretty_json": frozenset({"true"}),
+    }
+)
+"""Flags without a name here -> their values that ask for what whisperbatch does anyway."""
+
 OTHER_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "text": "txt",
@@ -361,6 +375,11 @@ OTHER_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Formats of files elsewhere, and the nearest format here."""
+
+FORMAT_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
+    {"aud": "its times are in milliseconds, those of Audacity's labels in seconds"}
+)
+"""What differs between a format elsewhere and the nearest format here."""
 
 _LOADED: Final = 'use whisperbatch.load("base")'
 _PATHS: Final = "leave it out: transcribe takes a path or samples"
@@ -407,6 +426,16 @@ PACKAGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Names in other packages, for `whisperbatch.NAME` and `from whisperbatch import NAME`."""
 
+COMPAT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("compat.whisper", "compat.openai_whisper", "compat.whisperx", "compat.transformers"),
+            "only faster_whisper has a drop-in here; docs/how-to/move-from-*.md compare the names",
+        ),
+    }
+)
+"""Modules that are not in `whisperbatch.compat`, for `import`."""
+
 MODEL_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dims": "the attribute engine describes the model and its device",
@@ -451,7 +480,14 @@ RESULT_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             **dict.fromkeys(("model_dump_json", "json"), "write to_json()"),
             **dict.fromkeys(("to_df", "to_dataframe"), "write to_pandas()"),
             **dict.fromkeys(("word_segments", "all_words"), "write transcript.words"),
-            **dict.fromkeys(("chunks", "utterances", "sentences"), "write transcript.segments"),
+            **dict.fromkeys(("utterances", "sentences"), "write transcript.segments"),
+            "chunks": (
+                "write transcript.segments; the attribute transcript.chunks is a number: how many "
+                "chunks were decoded"
+            ),
+            "txt": "write transcript.text, or transcript.to_txt()",
+            "srt": "write transcript.to_srt()",
+            "vtt": "write transcript.to_vtt()",
             "info": "write transcript.language, transcript.duration",
         },
         "Segment": {

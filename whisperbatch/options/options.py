@@ -27,8 +27,8 @@ from whisperbatch.options.values import (
     KnownSpeakers,
     accepts_none,
     checked_diarizer,
-    metavar_of,
     parse_text,
+    problem_of,
     ranges_of,
     references,
     without_none,
@@ -438,10 +438,7 @@ class Options:
                 try:
                     object.__setattr__(self, name, parse_text(kind, value))
                 except ValueError as error:
-                    form = metavar_of(kind)
-                    raise OptionError(
-                        f"`{name}={shown(value)}` is not of the form {form}"
-                    ) from error
+                    raise OptionError(f"`{name}`: {problem_of(kind, value)}") from error
         times = cast("Any", self.clip_timestamps)
         if type(times) is tuple and times and all(type(time) in {int, float} for time in times):
             object.__setattr__(self, "clip_timestamps", ranges_of(times))

@@ -294,6 +294,34 @@ def parse_text(annotation: object, text: str) -> object:
     return FORMS[value_type][1](text)
 
 
+def problem_of(annotation: object, text: str) -> str:
+    """Return why `parse_text` refuses a text, and what to give instead.
+
+    Args:
+        annotation: declared type of the option.
+        text: that `parse_text` refuses.
+    """
+    value_type = without_none(annotation)
+    if value_type == RANGES:
+        return f"{shown(text)} is not a list of times; give seconds, as 5,10 or 0,10,20,30"
+    if value_type in (TEMPERATURES, tuple[int, ...], int | tuple[int, ...]):
+        is_whole = value_type != TEMPERATURES
+        wrong = next((part for part in _parts(text) if not _parses(part, is_whole)), text)
+        noun, several = ("a whole number", "1 or 1,2") if is_whole else ("a number", "0 or 0,0.2")
+        return f"{shown(wrong)} is not {noun}; give one or several, as {several}"
+    form = metavar_of(value_type)
+    named = {"N": "a whole number", "X": "a number"}.get(form, f"of the form {form}")
+    return f"{shown(text)} is not {named}"
+
+
+def _parses(text: str, is_whole: bool) -> bool:
+    try:
+        (int if is_whole else float)(text)
+    except ValueError:
+        return False
+    return True
+
+
 def as_text(literal: str) -> str:
     """Return a value as a flag or a form has it: "none", "0.0,0.2", "Ann=ann.wav".
 

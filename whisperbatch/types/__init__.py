@@ -31,7 +31,7 @@ from whisperbatch.types.audio import (
     to_samples,
     to_seconds,
 )
-from whisperbatch.types.records import Explained, Record, iterate
+from whisperbatch.types.records import Explained, Record, iterate, refuse_unpacking
 from whisperbatch.types.serialization import (
     build,
     check_fields,
@@ -104,6 +104,7 @@ __all__ = [
     "iterate",
     "merged",
     "parse_json",
+    "refuse_unpacking",
     "speech_seconds",
     "to_samples",
     "to_seconds",

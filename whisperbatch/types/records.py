@@ -5,6 +5,7 @@ read the same fields by their names: `transcript["segments"][0]["start"]`. A nam
 program has, and no result here, gets an error that says what to write (`options.hints`).
 """
 
+import dis
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import FrozenInstanceError, fields
@@ -94,6 +95,8 @@ def field_value(item: Record, name: object) -> Any:  # noqa: ANN401 - of any fie
         return getattr(item, name)
     kind = type(item).__name__
     hint = _hint(kind, name) if isinstance(name, str) else ""
+    if type(name) in {int, slice} and "segments" in names:
+        hint = f"; write transcript.segments[{'...' if isinstance(name, slice) else name}]"
     known = f"; it has {', '.join(names)}"
     raise KeyError(f"{kind} has no {shown(name)}{hint or known}")
 
@@ -133,11 +136,51 @@ def iterate(items: Iterable[T], what: str) -> Iterator[T]:
         TypeError: the object is unpacked; the message says what to write.
     """
     if _caller_unpacks():
-        raise TypeError(
-            f"{what} cannot be unpacked; write result = ..., then result.segments and "
-            "result.language, or import WhisperModel from whisperbatch.compat.faster_whisper"
-        )
+        raise _unpacked(what)
     return iter(items)
+
+
+def refuse_unpacking(function: str, what: str) -> None:
+    """Raise the error of `iterate` before the work: the result of a function will be unpacked.
+
+    CPython calls the function, and the next instruction unpacks. The call must begin with the name
+    of the function: in `a, b = list(map(asr.transcribe, files))`, `list` is called. Where Python
+    has no positions of instructions, as in Python 3.10, only `iterate` raises the error.
+
+    Args:
+        function: name of the function that calls this, and that `options.keywords` decorates.
+        what: names the result in the message.
+
+    Raises:
+        TypeError: the result will be unpacked; the message says what to write.
+    """
+    try:
+        frame = sys._getframe(3)  # noqa: SLF001 - above this, the function and its decorator
+    except ValueError:  # as below
+        return
+    following = frame.f_code.co_code[frame.f_lasti + 2 :: 2].lstrip(b"\0")  # without caches
+    if not following or following[0] not in UNPACKING or sys.version_info < (3, 11):
+        return
+    instructions = list(dis.get_instructions(frame.f_code))
+    before = [one for one in instructions if one.offset <= frame.f_lasti]
+    place = _start_of(before[-1])
+    if place[1] is not None and any(
+        one.argval == function and _start_of(one) == place for one in before
+    ):
+        raise _unpacked(what)
+
+
+def _start_of(instruction: dis.Instruction) -> tuple[int | None, int | None]:
+    """Return the line and the column at which the expression of an instruction begins."""
+    positions = getattr(instruction, "positions", None)
+    return (positions.lineno, positions.col_offset) if positions else (None, None)
+
+
+def _unpacked(what: str) -> TypeError:
+    return TypeError(
+        f"{what} cannot be unpacked; write result = ..., then result.segments and "
+        "result.language, or import WhisperModel from whisperbatch.compat.faster_whisper"
+    )
 
 
 def _caller_unpacks() -> bool:

@@ -86,9 +86,10 @@ class LanguageDetection(Record):
 
 NoticeKind = Literal["channels", "track", "time", "damaged", "incomplete", "no speech", "language"]
 
+MAX_SEGMENTS: Final = 3  # in the repr of a transcript, which has room for 40 characters of text
 MERGED_GAP: Final = 1.0  # seconds between two ranges of the same notice that become one range
 
-SILENT: Final = "the audio is silent; check the file, its other tracks and its channels"
+SILENT: Final = "the audio is silent; check where it comes from, and other tracks and channels"
 # Seconds. Shorter ranges without speech are reported only if the whole transcript is empty: music
 # before a talk, or the rest of a recording after its last section, is nothing to know about.
 LONG_RANGE: Final = 60.0
@@ -237,7 +238,8 @@ class Segment(Record):
         no_speech_prob: of the chunk: probability that there is no speech.
         compression_ratio: of the chunk's text: UTF-8 bytes divided by zlib-compressed bytes.
         temperature: sampling temperature; 0 for greedy and beam search.
-        words: the words, with `word_timestamps=True`; otherwise None.
+        words: the words, if the recording was transcribed with `word_timestamps=True`; None
+            otherwise: transcribe(..., word_timestamps=True) gives them.
         speaker: who says most of the segment, with `diarize=True`; otherwise None.
         speaker_confidence: mean confidence of the words; None without a speaker.
         other_speakers: who else speaks during the segment.
@@ -444,6 +446,8 @@ class Transcript(Record):
         return tuple(word for segment in self.segments for word in segment.words or ())
 
     def __repr__(self) -> str:
+        text = " ".join(segment.text for segment in self.segments[:MAX_SEGMENTS])
+        ending = " ..." if len(self.segments) > MAX_SEGMENTS else ""
         return description(
             self,
             brief_name(self.source),
@@ -453,7 +457,7 @@ class Transcript(Record):
             counted(self.speakers, "speaker") if self.diarization else "",
             counted(self.omissions, "omission") if self.omissions else "",
             "" if self.is_complete else "incomplete",
-            brief(" ".join(segment.text for segment in self.segments[:3])) if self.segments else "",
+            brief(text + ending) if self.segments else "",
         )
 
     def __len__(self) -> int:
@@ -596,8 +600,11 @@ class Transcript(Record):
     ) -> Path:
         """Write the transcript to a file, as `whisperbatch.write` does.
 
+        For subtitles with exact times, transcribe with `word_timestamps=True`.
+
         Args:
-            path: of the file; its suffix decides the format. An existing file is replaced.
+            path: of the file; its suffix decides the format. An existing file is replaced, and its
+                folder is made if necessary.
             format: a name such as "srt"; None takes the suffix of the path.
             options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv.
             **keywords: any field of the options of this format.

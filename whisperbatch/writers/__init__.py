@@ -12,6 +12,7 @@ files                                       written completely, or not at all
 """
 
 import difflib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing_extensions import Unpack
 
 from whisperbatch.errors import OptionError, WriteError
 from whisperbatch.files import make_folder, write_atomically, write_through
-from whisperbatch.options import OTHER_FORMATS, checks, plain
+from whisperbatch.options import FORMAT_REMARKS, OTHER_FORMATS, checks, plain
 from whisperbatch.text import shown
 from whisperbatch.types import Diarization, Transcript, check_fields
 from whisperbatch.writers import styled, subtitles, tables
@@ -46,6 +47,8 @@ from whisperbatch.writers.verbose_json import (
     verbose_json,
     verbose_values,
 )
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "FORMATS",
@@ -160,7 +163,7 @@ def write(
 
     Args:
         transcript: any transcript, or a Diarization with the format rttm.
-        path: of the file; an existing file is replaced.
+        path: of the file; an existing file is replaced, and its folder is made if necessary.
         format: a name from `FORMATS`; None takes the suffix of the path.
         options: `SubtitleOptions` for subtitles, `TableOptions` for csv and tsv; None for the
             defaults.
@@ -179,13 +182,31 @@ def write(
     if format is None:
         format = format_of(path)  # noqa: A001 - the name of the parameter
         check_format(format, f"the suffix of path={shown(os.fspath(path))}")
-    return write_atomically(path, render(transcript, format, options, **keywords).encode())
+    data = render(transcript, format, options, **keywords).encode()
+    if (
+        format in SUBTITLE_FORMATS
+        and isinstance(transcript, Transcript)
+        and _lacks_words(transcript)
+    ):
+        log.warning(
+            "%s: the times of long cues are estimated; transcribe with word_timestamps=True for "
+            "exact times",
+            os.fspath(path),
+        )
+    make_folder(Path(path).parent)
+    return write_atomically(path, data)
+
+
+def _lacks_words(transcript: Transcript | Diarization) -> bool:
+    """Return whether a transcript has segments, but no words."""
+    if isinstance(transcript, Diarization):
+        return False
+    return bool(transcript.segments) and not any(each.words for each in transcript.segments)
 
 
 def _check_words(transcript: Transcript, layout: SubtitleOptions) -> None:
     """Refuse options that need words if the transcript has none. Silence is not an error."""
-    segments = transcript.segments
-    if segments and layout.needs_words and not any(segment.words for segment in segments):
+    if layout.needs_words and _lacks_words(transcript):
         raise OptionError(
             f"`{layout.needs_words[0]}` has no effect without words; "
             "transcribe with `word_timestamps=True`"
@@ -208,10 +229,10 @@ def check_format(format: object, subject: str) -> None:  # noqa: A002 - as in `w
         return
     text = shown(name).strip("'").lower()
     near = difflib.get_close_matches(text, FORMATS, n=1)
+    hint = ""
     if text in OTHER_FORMATS:
-        hint = f"use {OTHER_FORMATS[text]}"
+        remark = f" ({FORMAT_REMARKS[text]})" if text in FORMAT_REMARKS else ""
+        hint = f"use {OTHER_FORMATS[text]}{remark}; "
     elif near:
-        hint = f"did you mean {near[0]!r}?"
-    else:
-        hint = f"the formats are {', '.join(FORMATS)}"
-    raise OptionError(f"{subject} is not a format; {hint}")
+        hint = f"did you mean {near[0]!r}? "
+    raise OptionError(f"{subject} is not a format; {hint}the formats are {', '.join(FORMATS)}")

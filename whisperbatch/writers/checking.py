@@ -183,7 +183,8 @@ def _break_violations(
     """Yield lines that end inside a phrase, and lines of very different width."""
     for first, second in pairwise((*cue.lines, *(following.lines[:1] if following else ()))):
         if _is_bad(first, second, language):
-            yield _violation(cue, "line break", 0, 0, f"{first} | {second}")
+            message = f"the line ends after {first.split()[-1]!r}: {first} | {second}"
+            yield _violation(cue, "line break", 0, 0, message)
     for first, second in pairwise(cue.lines):
         narrow, wide = sorted((first, second), key=width_of)
         has_one_word = language not in UNSPACED and " " not in narrow

@@ -3,8 +3,8 @@
 import html
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +17,7 @@ _ARROW: Final = re.compile(rf"{_CLOCK}\s*-->\s*{_CLOCK}")
 _COMMA: Final = re.compile(rf"{_CLOCK},{_CLOCK}\s*")
 _EVENT: Final = re.compile(rf"Dialogue:[^,]*,\s*{_CLOCK}\s*,\s*{_CLOCK}\s*,(?:[^,]*,){{6}}(.*)")
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_HIGHLIGHT: Final = re.compile(r"<u>.*?</u>", re.DOTALL)
 _OVERRIDE: Final = re.compile(r"(?<!\\)\{[^{}]*\}")
 _NEVER_VISIBLE: Final = re.compile("[\u200b\u2060\ufeff]")
 
@@ -41,6 +42,8 @@ class FileCue:
 def read_cues(path: str | os.PathLike[str]) -> list[FileCue]:
     """Read the cues of a file; its suffix states the format.
 
+    Successive cues that highlight the words of the same lines are one cue, as they are shown.
+
     Raises:
         OptionError: the file cannot be read, has an unknown suffix, or has no cues.
     """
@@ -50,16 +53,32 @@ def read_cues(path: str | os.PathLike[str]) -> list[FileCue]:
         raise OptionError(f"{name} is none of {', '.join(_READERS)}")
     try:
         data = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise OptionError(f"{name}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise OptionError(f"{name} cannot be read: {error}") from error
     text = "\n".join(_decoded(data).splitlines())
-    found = [
-        FileCue(number, start, end, _lines(block))
-        for number, (start, end, block) in enumerate(reader(text), start=1)
-    ]
+    found: list[FileCue] = []
+    previous = ""  # text of the cue before
+    for number, (start, end, block) in enumerate(reader(text), start=1):
+        lines = _lines(block)
+        if (
+            previous != block
+            and _HIGHLIGHT.search(previous + block)
+            and _goes_on(found, lines, start)
+        ):
+            found[-1] = replace(found[-1], end=max(end, found[-1].end))
+        else:
+            found.append(FileCue(number, start, end, lines))
+        previous = block
     if not found:
         raise OptionError(f"{name} has no cues; is it a file of subtitles?")
     return found
+
+
+def _goes_on(found: Sequence[FileCue], lines: tuple[str, ...], start: int) -> bool:
+    """Return whether a cue shows the lines of the last cue, without a gap."""
+    return bool(found) and found[-1].lines == lines and start <= found[-1].end
 
 
 def _decoded(data: bytes) -> str:

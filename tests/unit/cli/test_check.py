@@ -59,8 +59,8 @@ def test_the_language_changes_the_limit(folder: Path) -> None:
 
 def test_files_that_cannot_be_read(folder: Path) -> None:
     done = run_here("check", "missing.srt", cwd=folder, status=2)
-    assert "missing.srt' cannot be read" in done.stderr
+    assert "missing.srt': there is no such file; check the path" in done.stderr
     done = run_here("check", "missing.srt", "good.srt", cwd=folder, status=1)
-    assert "failed: 'missing.srt' cannot be read" in done.stderr
+    assert "failed: 'missing.srt': there is no such file; check the path" in done.stderr
     assert "good.srt: 0 violations" in done.stderr
     assert "is none of" in run_here("check", "a.docx", cwd=folder, status=2).stderr

@@ -16,6 +16,7 @@ from tests.unit.fakes import FakeEngine, write_noise
 from whisperbatch import OptionError, SubtitleOptions, Transcriber
 from whisperbatch.cli import flags, plans, transcribe
 from whisperbatch.cli.app import DETECTION, LOAD_KEYWORDS, OPTIONS, app
+from whisperbatch.cli.messages import usage_messages
 from whisperbatch.cli.transcribe import (
     TranscribeArguments,
     _check_standard_input,
@@ -164,18 +165,24 @@ def test_text_is_parsed(name: str, text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "message"),
     [
-        ("suppress_tokens", "a,b"),
-        ("temperature", "hot"),
-        ("max_new_tokens", "1.5"),
-        ("clip_timestamps", "1:30"),
+        ("suppress_tokens", "1,b", "'b' is not a whole number; give one or several, as 1 or 1,2"),
+        ("suppress_tokens", "1.5", "'1.5' is not a whole number; give one or several, as 1 or 1,2"),
+        ("temperature", "hot", "'hot' is not a number; give one or several, as 0 or 0,0.2"),
+        ("temperature", "0,warm,1", "'warm' is not a number; give one or several, as 0 or 0,0.2"),
+        ("max_new_tokens", "1.5", "'1.5' is not a whole number"),
+        ("patience", "much", "'much' is not a number"),
+        ("clip_timestamps", "1:30", "'1:30' is not a list of times; give seconds, as 5,10 or 0"),
+        ("clip_timestamps", "7-9", "'7-9' is not a list of times; give seconds, as 5,10 or 0"),
+        ("known_speakers", "Ann", "'Ann' is not of the form NAME=FILE,NAME=FILE"),
     ],
 )
-def test_invalid_text_is_refused(name: str, text: str) -> None:
+def test_invalid_text_is_refused(name: str, text: str, message: str) -> None:
     [flag] = flags.option_flags({name})
-    with pytest.raises(typer.BadParameter, match=r"is not (of the form [NX],|a whole number)"):
+    with pytest.raises(typer.BadParameter) as caught:
         typer_option(flag).parser(text)
+    assert str(caught.value).startswith(message)
 
 
 def test_the_text_none_becomes_none_and_flags_not_given_are_left_out() -> None:
@@ -227,9 +234,53 @@ def test_spellings_of_other_programs_are_accepted(given: str, expected: str) -> 
     assert flags.normalize(given.split(), switches) == expected.split()
 
 
-def test_short_flags_of_whisper_cpp_are_explained() -> None:
-    with pytest.raises(OptionError, match="No such option: -osrt; use --format srt"):
-        flags.normalize(["a.mp3", "-osrt"], {})
+@pytest.mark.parametrize(
+    ("given", "rest", "notes"),
+    [
+        ("a.mp3 --vad_method silero -l en", "a.mp3 -l en", ["--vad_method silero is not needed: "]),
+        ("--print_progress=False a.mp3", "a.mp3", ["--print_progress=False is not needed: "]),
+        ("--batched True --pretty-json TRUE", "", ["--batched True", "--pretty-json TRUE"]),
+        ("--batched False", "--batched False", []),
+        ("--vad_method pyannote", "--vad_method pyannote", []),
+        ("a.mp3 --vad_method", "a.mp3 --vad_method", []),
+        ("--print_progress a.mp3", "--print_progress a.mp3", []),
+        ("-- --batched True", "-- --batched True", []),
+    ],
+)
+def test_flags_that_ask_for_what_happens_anyway_are_removed(
+    given: str, rest: str, notes: list[str]
+) -> None:
+    found, lines = flags.without_same_values(given.split())
+    assert found == rest.split()
+    assert len(lines) == len(notes)
+    for line, start in zip(lines, notes, strict=True):
+        assert line.startswith(start)
+        assert "leave it out" not in line
+        assert "`" not in line
+
+
+def test_all_unknown_flags_are_named_as_they_were_typed() -> None:
+    commands: Any = typer.main.get_command(app)
+    switches = flags.find_switches(commands.commands.values())
+    flags_typed = "--align_model X -osrt --beam_size 2 --no_such=3 --prefix --flash"
+    more = "--vad_method=pyannote --align_model Y -- --no-flag"
+    typed = ["transcribe", "a.mp3", *flags_typed.split(), *more.split()]
+    try:
+        commands(flags.normalize(typed, switches), standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - Typer does not export its type
+        messages = usage_messages(error, commands.commands.values(), typed)
+    assert [message.partition("; ")[0] for message in messages] == [
+        "No such option: --align_model",
+        "No such option: -osrt",
+        "No such option: --no_such",
+        "No such option: --vad_method",
+    ]
+    assert "leave it out: --word-timestamps needs no alignment model" in messages[0]
+    assert messages[1].endswith("use --format srt")
+    assert messages[2].endswith("--help lists all options")
+
+
+def test_a_recording_is_not_a_format() -> None:
     for arguments in (["-f", "talk.wav"], ["--format", "talks/a"]):
         with pytest.raises(OptionError, match="give a recording without a flag"):
             flags.normalize(arguments, {})

@@ -21,7 +21,7 @@ from whisperbatch.cli.transcribe import (
     detect_languages,
     transcribe_all,
 )
-from whisperbatch.errors import AudioError
+from whisperbatch.errors import AudioError, MissingExtraError
 from whisperbatch.jobs import LEDGER_NAME, Failed, WorkItem
 from whisperbatch.writers import FORMATS, SubtitleOptions
 
@@ -313,6 +313,54 @@ def test_the_message_names_a_few_missing_recordings() -> None:
     assert missing_message(missing(3)).startswith("0.mp3, 1.mp3 and 2.mp3: there are no such")
     assert missing_message(missing(5)).startswith("0.mp3, 1.mp3, 2.mp3, 3.mp3 and 4.mp3: ")
     assert missing_message(missing(90)).startswith("0.mp3, 1.mp3, 2.mp3, 3.mp3, 4.mp3 and 85 more")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_value"),
+    [("0.4", True), ("-3", True), ("Yes", True), ("0.4.wav", False), ("yesterday", False)],
+)
+def test_a_value_in_place_of_a_recording_is_explained(
+    commands: Commands, capsys: pytest.CaptureFixture[str], name: str, *, is_value: bool
+) -> None:
+    assert commands.run("talk.wav", name) == 1
+    error = capsys.readouterr().err
+    assert f"{name}: there is no such file; " in error
+    assert ("separate several values by commas" in error) == is_value
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given", "ending"),
+    [
+        (("talk.wav",), {"output_path": "a/new.srt"}, " -> a/new.srt"),
+        (("talk.wav",), {"formats": "txt,json"}, " -> talk.txt, talk.json"),
+        (("talk.wav", "other.wav"), {"output_path": "texts"}, ""),
+    ],
+)
+def test_the_last_line_names_the_files_of_the_only_recording(
+    commands: Commands,
+    capsys: pytest.CaptureFixture[str],
+    inputs: tuple[str, ...],
+    given: dict[str, Any],
+    ending: str,
+) -> None:
+    arguments = replace(commands.arguments(*inputs, **given), quiet=False)
+    assert transcribe_all(arguments) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"{len(inputs)} transcribed: ")
+    assert last.endswith(ending or "times real time")
+
+
+def test_a_diarizer_without_weights_is_refused_before_a_model_is_found(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: object) -> None:
+        raise MissingExtraError("no weights")
+
+    monkeypatch.setattr("whisperbatch.diarization.stage.open_diarizer", missing)
+    monkeypatch.setattr(transcribe, "find_model", lambda *_, **__: pytest.fail("was downloaded"))
+    with pytest.raises(MissingExtraError, match="no weights"):
+        commands.run("talk.wav", diarize=True)
+    assert commands.loaded == 0
 
 
 @pytest.mark.parametrize(

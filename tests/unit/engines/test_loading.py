@@ -274,6 +274,12 @@ def members(annotation: object) -> tuple[object, ...]:
     return get_args(annotation) if is_union else (annotation,)
 
 
+@pytest.mark.parametrize("engine", ["auto", "ctranslate2", "onnxruntime", "openvino", "torch"])
+def test_the_default_compute_type_is_auto(engine: str) -> None:
+    given = {"engine": engine, "compute_type": np.str_("default")}
+    assert settings_of(given) == settings_of({"engine": engine})
+
+
 def test_the_keywords_are_the_settings_of_all_engines() -> None:
     hints = get_type_hints(EngineKeywords)
     names = {field.name for settings in SETTINGS.values() for field in fields(settings)}

@@ -51,9 +51,10 @@ COMMAND_LINES: Final = {
     "transcribe audio.wav --compute_type float16": "float16 is not supported by this machine's cpu",
     "transcribe audio.wav --chunk_size 6": RUNS,
     "transcribe audio.wav --align_model WAV2VEC2_ASR_LARGE_LV60K_960H": "needs no alignment model",
-    "transcribe audio.wav --vad_method silero --vad_onset 0.5": "leave it out",
+    "transcribe audio.wav --vad_method silero --vad_onset 0.5": RUNS,
+    "transcribe audio.wav --vad_method pyannote": "leave it out",
     "transcribe audio.wav --segment_resolution sentence": RUNS,
-    "transcribe audio.wav --print_progress True": "leave it out",
+    "transcribe audio.wav --print_progress True": RUNS,
     "transcribe audio.wav --no_align": "--word-timestamps needs no alignment model",
     # insanely-fast-whisper
     "transcribe --file-name audio.wav --device-id 0 --transcript-path out.json": "without a flag",
@@ -83,7 +84,8 @@ COMMAND_LINES: Final = {
     # whisper-ctranslate2
     "transcribe audio.wav --vad_filter True": RUNS,
     "transcribe audio.wav --live_transcribe True": "through a pipe, and give -",
-    "transcribe audio.wav --batched True": "always decoded in batches (--batch-size)",
+    "transcribe audio.wav --batched True": RUNS,
+    "transcribe audio.wav --compute_type default": RUNS,
     "transcribe audio.wav --print_colors True": "leave it out",
     "transcribe audio.wav --local_files_only True": "HF_HUB_OFFLINE=1",
     # others

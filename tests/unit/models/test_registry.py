@@ -187,6 +187,8 @@ def test_damaged_snapshot_names_the_directory_to_delete(hub: Path) -> None:
 def test_not_cached_and_offline(hub: Path) -> None:
     message = error_message("medium")
     assert "medium is not in the Hugging Face cache and HF_HUB_OFFLINE is set" in message
+    assert 'run "whisperbatch models --fetch medium" on a machine with a network' in message
+    assert "give the folder as model" in message
     assert "whisperbatch[models]" not in message
     with pytest.raises(ModelError) as caught:
         find_model("someone/whisper")

@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import fields
+from importlib import import_module
 
 import pytest
 
@@ -11,6 +12,7 @@ from whisperbatch.cli.app import OPTIONS
 from whisperbatch.cli.flags import FLAG_NAMES, as_flag
 from whisperbatch.options import OPTION_NAMES, device_hint, hint_for, in_python, same_option
 from whisperbatch.options.hints import (
+    COMPAT_NAMES,
     MODEL_NAMES,
     OTHER_FORMATS,
     OTHER_NAMES,
@@ -76,6 +78,13 @@ def test_no_name_of_another_program_is_a_name_of_ours() -> None:
     assert {name for name in PACKAGE_NAMES if name in wb.__all__} == set()
     assert {name for name in MODEL_NAMES if name in dir(wb.Transcriber)} == set()
     assert not OTHER_FORMATS.keys() & {*FORMATS}
+
+
+def test_what_prints_nothing_or_is_the_default_is_left_out() -> None:
+    for name in ("verbose", "temperature_increment_on_fallback", "return_timestamps"):
+        assert hint_for(name, ()).startswith("leave it out")
+    assert hint_for("verbose", ()).endswith("or use progress=True")
+    assert "segments have times" in hint_for("return_timestamps", ())
 
 
 @pytest.mark.parametrize("command_line", [False, True])
@@ -148,6 +157,11 @@ def test_packages_and_models_say_what_to_use() -> None:
             getattr(wb, name)
         with pytest.raises(ImportError, match=re.escape(advice)):
             exec(f"from whisperbatch import {name}")  # noqa: S102 - a line of this test
+    for name, advice in COMPAT_NAMES.items():
+        with pytest.raises(ImportError, match=re.escape(f"whisperbatch has no {name}; {advice}")):
+            import_module(f"whisperbatch.{name}")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'whisperbatch\.compat\.no'$"):
+        import_module("whisperbatch.compat.no")
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from whisperbatch import nothing")  # noqa: S102 - as above
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):

@@ -57,7 +57,10 @@ def test_every_field_and_property_is_read_by_its_name() -> None:
         (DYNAMIC, "chunks", "write transcript.segments"),
         (DYNAMIC, "word_segments", "write transcript.words"),
         (DYNAMIC, "speach", "it has segments, language, "),
-        (DYNAMIC, 0, "it has segments, "),
+        (DYNAMIC, 3, "has no 3; write transcript.segments[3]"),
+        (DYNAMIC, 1.5, "it has segments, "),
+        (DYNAMIC, "chunks", "the attribute transcript.chunks is a number"),
+        (DYNAMIC, "txt", "write transcript.text"),
         (DYNAMIC.segments[0], "tokens", "faster_whisper has them"),
         (DYNAMIC.segments[0], "begin", "it has id, start, end, text, "),
         (DYNAMIC.words[0], "score", "write word.probability"),
@@ -128,6 +131,20 @@ def test_a_transcript_is_the_sequence_of_its_segments() -> None:
     assert (len(silence), list(silence), bool(silence)) == (0, [], True)
 
 
+@pytest.mark.parametrize(
+    ("texts", "ending"),
+    [
+        (("Yes.",), "'Yes.')"),
+        (("Yes.", "No.", "So."), "'Yes. No. So.')"),
+        (("Yes.", "No.", "So.", "Well."), "'Yes. No. So. ...')"),
+        (("A sentence of more than forty characters.",), "...')"),
+    ],
+)
+def test_the_repr_shows_that_text_is_left_out(texts: tuple[str, ...], ending: str) -> None:
+    segments = tuple(segment(text) for text in texts)
+    assert repr(Transcript(segments, "en", 1.0, 3.0, "a.wav")).endswith(ending)
+
+
 def test_words_are_those_of_all_segments() -> None:
     assert [word.word for word in TALK.words] == ["One", " two.", "Three."]
     assert Transcript((segment("No words."),), "en", 1.0, 1.0, "a").words == ()
@@ -162,6 +179,71 @@ def test_a_transcript_is_not_unpacked(unpack: Callable[[], None]) -> None:
     assert [first, *rest] == list(TALK)
 
 
+CALLS = f"""
+import dis, sys
+from opcode import opmap
+UNPACKING = frozenset({{opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]}})
+{inspect.getsource(records.refuse_unpacking)}
+{inspect.getsource(records._start_of)}
+{inspect.getsource(records._unpacked)}
+def decorated(function):
+    return lambda *arguments, **keywords: function(*arguments, **keywords)
+@decorated
+def transcribe(*_, **__):
+    refuse_unpacking("transcribe", "a Two")
+    return 1, 2
+class Model:
+    transcribe = staticmethod(transcribe)
+model, keys = Model(), {{"beam_size": 5}}
+def refused(code):
+    names = dict(globals())
+    exec("def function():\\n    " + code, names)
+    answers = set()
+    for _ in range(100):
+        try:
+            names["function"]()
+            answers.add(False)
+        except TypeError:
+            answers.add(True)
+    return answers
+unpacked = (
+    "a, b = model.transcribe('a.wav')",
+    "a, b = model.transcribe('a.wav', vad=(1, 2), **keys)",
+    "a, *b = transcribe(open)",
+    "(a, b), c = Model().transcribe(*[1], str(3)), 4; a, b = transcribe()",
+    "a, b = transcribe('a' if keys else 'b', **{{**keys}})",
+)
+used = (
+    "result = model.transcribe('a.wav'); a, b = result",
+    "a, b = list(map(model.transcribe, 'ab'))",
+    "a, b = [model.transcribe(name) for name in 'ab']",
+    "a, b = map(transcribe, 'ab')",
+    "a, b = tuple(each['x'] for each in [{{'x': transcribe(1)}}, {{'x': transcribe(2)}}])",
+    "a, b = transcribe(1), transcribe(2)",
+    "a, b = dict(x=transcribe(1), y=2)",
+    "return transcribe()",
+)
+expected = [{{sys.version_info >= (3, 11)}}] * len(unpacked), [{{False}}] * len(used)
+answers = [refused(code) for code in unpacked], [refused(code) for code in used]
+assert answers == expected, answers
+sys.settrace(lambda *_: None)
+answers = [refused(code) for code in unpacked], [refused(code) for code in used]
+assert answers == expected, answers
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+def test_a_call_whose_result_is_unpacked_is_seen_by_each_version_of_python(python: Path) -> None:
+    """Otherwise the error comes after hours of decoding, and the transcript is lost."""
+    result = subprocess.run(
+        [python, "-c", f"from __future__ import annotations\n{CALLS}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_a_thread_without_python_code_iterates() -> None:
     found: list[Segment] = []
     _thread.start_new_thread(found.extend, (TALK,))
@@ -173,6 +255,7 @@ import sys
 from opcode import opmap
 UNPACKING = frozenset({{opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]}})
 {inspect.getsource(iterate)}
+{inspect.getsource(records._unpacked)}
 {inspect.getsource(records._caller_unpacks)}
 class Two:
     def __iter__(self):

@@ -153,12 +153,40 @@ def test_a_file_that_pysubs2_wrote_is_read(tmp_path: Path) -> None:
         ]
 
 
+def test_a_line_break_names_the_word_before_it(tmp_path: Path) -> None:
+    path = srt(tmp_path, ("00:00:01,000", "00:00:04,000", "We went to see the\nmuseum of the sea"))
+    [found] = check(path)
+    assert found.message == "the line ends after 'the': We went to see the | museum of the sea"
+
+
+def test_highlighted_words_are_one_cue(tmp_path: Path) -> None:
+    words = (
+        ("00:00:01,000", "00:00:01,100", "Oh no, not again."),
+        ("00:00:01,100", "00:00:01,400", "<u>Oh</u> no, not again."),
+        ("00:00:01,400", "00:00:01,900", "Oh <u>no,</u> not again."),
+        ("00:00:01,900", "00:00:02,600", "Oh no, <u>not again.</u>"),
+        ("00:00:02,700", "00:00:03,000", "<u>Oh</u> no, not again."),
+        ("00:00:03,000", "00:00:04,000", "Oh no, <u>not</u> again."),
+        ("00:00:04,000", "00:00:05,000", "<u>Yes.</u>"),
+        ("00:00:05,000", "00:00:06,000", "Plain."),
+        ("00:00:06,000", "00:00:07,000", "Plain."),
+    )
+    cues = [(cue.number, cue.start, cue.end) for cue in read_cues(srt(tmp_path, *words))]
+    assert cues == [
+        (1, 1000, 2600),
+        (5, 2700, 4000),
+        (7, 4000, 5000),
+        (8, 5000, 6000),
+        (9, 6000, 7000),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.txt", "", r"a.txt' is none of .srt, .vtt, .sbv, .ass, .ssa"),
         ("a.srt", "no cue", r"a.srt' has no cues"),
-        ("missing.srt", None, r"missing.srt' cannot be read"),
+        ("missing.srt", None, r"missing.srt': there is no such file; check the path"),
     ],
 )
 def test_other_files_are_refused(

@@ -184,6 +184,13 @@ def test_the_format_may_be_given(tmp_path: Path) -> None:
             None,
             "the suffix of .*a' is not a format; the formats are txt, srt, vtt, tsv, json, csv",
         ),
+        ("a.docx", None, "a.docx' is not a format; use txt; the formats are txt, srt, vtt, tsv"),
+        ("a.str", None, "did you mean 'srt'? the formats are txt, srt, vtt, tsv, json, csv"),
+        (
+            "a.srt",
+            "aud",
+            r"use tsv \(its times are in milliseconds, those of Audacity's labels in seconds\); ",
+        ),
         ("a.mp3", None, "the suffix of .*a.mp3' is not a format"),
         ("a.srt", "SRT", "format='SRT' is not a format; did you mean 'srt'?"),
         ("a.srt", "webvtt", "use vtt"),
@@ -215,10 +222,32 @@ def test_a_refused_option_leaves_the_old_file_unchanged(tmp_path: Path) -> None:
     assert path.read_text() == "old"
 
 
-def test_a_file_in_a_missing_directory_cannot_be_written(tmp_path: Path) -> None:
-    path = tmp_path / "missing" / "a.srt"
-    with pytest.raises(wb.WriteError, match=f"{path}: cannot be written: No such file"):
-        wb.write(TRANSCRIPT, path)
+def test_the_folder_of_a_file_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / "a.txt"
+    assert wb.write(TRANSCRIPT, path) == path
+    assert path.read_text() == wb.writers.render(TRANSCRIPT, "txt")
+    with pytest.raises(wb.WriteError, match=r"a.txt: the directory cannot be created: "):
+        wb.write(TRANSCRIPT, path / "b.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "warns"),
+    [
+        ("a.srt", transcript(segment("No.", 0, 1)), True),
+        ("a.vtt", transcript(segment("No.", 0, 1), segment("Yes.", 2, 3)), True),
+        ("a.ass", transcript(segment_with_words("No.", 0)), False),
+        ("a.srt", transcript(segment("No.", 0, 1), segment_with_words("Yes.", 2)), False),
+        ("a.srt", transcript(), False),
+        ("a.json", transcript(segment("No.", 0, 1)), False),
+        ("a.rttm", Diarization((Turn(0.0, 1.0, "A", 1.0),)), False),
+    ],
+)
+def test_subtitles_without_words_have_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, made: Any, *, warns: bool
+) -> None:
+    write(made, tmp_path / name)
+    expected = f"{tmp_path / name}: the times of long cues are estimated; transcribe with "
+    assert [text.startswith(expected) for text in caplog.messages] == [True] * warns
 
 
 COMPLETE = replace(

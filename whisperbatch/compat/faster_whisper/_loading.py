@@ -82,7 +82,7 @@ def engine_settings(
     checks.integer("num_workers", num_workers, minimum=1, maximum=sys.maxsize)
     settings = {
         "device_index": tuple(device_index) if type(device_index) is list else device_index,
-        "compute_type": "auto" if is_same(compute_type, "default") else compute_type,
+        "compute_type": compute_type,
         "inter_threads": 0 if num_workers == 1 else num_workers,
         **others,
     }
