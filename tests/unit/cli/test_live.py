@@ -253,12 +253,13 @@ def test_a_file_that_cannot_be_written_does_not_end_the_session(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "texts"
+    folder.write_bytes(b"")  # a file in place of the folder
     file = GrowingFile(folder / "talk.txt", None)
     file.add(DONE)
     file.add(THANKS)
     assert isinstance(file.error, WriteError)
     assert capsys.readouterr().err.count("\n") == 1
-    folder.mkdir()
+    folder.unlink()
     file.add(final(2, segment("Bye.", 8.0, 9.0, id=2)))
     assert file.error is None
     assert (folder / "talk.txt").read_text() == "Hello, Ann! How are you?\nFine, thanks.\nBye.\n"
