@@ -234,7 +234,8 @@ def test_file_at_its_end_is_refused_with_a_remedy() -> None:
     file.seek(0)
     assert len(read(file)) == LENGTH * SAMPLING_RATE
     assert not file.closed
-    with pytest.raises(AudioError, match=r"its start; give a recording or a video$"):  # nothing was read before
+    # nothing was read before
+    with pytest.raises(AudioError, match=r"its start; give a recording or a video$"):
         read(io.BytesIO(b"no media" * 9))
 
 
