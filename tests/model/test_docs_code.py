@@ -124,7 +124,7 @@ def test_command_transcribes(command: str, folder: Path, tmp_path: Path) -> None
             pytest.skip(str(error))
     copytree(folder, tmp_path, dirs_exist_ok=True)
     before = set(tmp_path.rglob("*"))
-    done = run_here(*shlex.split(command)[1:], cwd=tmp_path)
+    done = run_here(*shlex.split(command, comments=True)[1:], cwd=tmp_path)
     assert "failed" not in done.stderr
     written = {path.suffix[1:] for path in set(tmp_path.rglob("*")) - before}
     formats = re.search(

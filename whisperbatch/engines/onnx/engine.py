@@ -135,8 +135,8 @@ class OnnxRuntimeEngine:
                 f"{self._model.directory}: {self._library} cannot use the weights: "
                 f"{one_line(error)}"
             ) from error
-        if merged:
-            parts.append(f"about {kept_frames:.12g} of the encoder's frames of clear speech")
+        # a part of the fingerprint: with another text, finished outputs would be made again
+        parts += [f"about {kept_frames:.12g} of the frames of clear rows"] if merged else []
         self._description = ", ".join(parts)
         keep_in_children(self._encoder, self._decoder)
 
