@@ -29,8 +29,6 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from typing_extensions import Self
-
 from whisperbatch.apart import call_apart
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, WhisperBatchError
@@ -40,6 +38,7 @@ from whisperbatch.streams import segments_and_transcripts
 from whisperbatch.text import brief, description
 from whisperbatch.threads import (
     JOIN_TIMEOUT,
+    Cancellable,
     Changes,
     in_background,
     reset_after_fork,
@@ -114,7 +113,7 @@ class _Place:
 _NOWHERE: Final = _Place()
 
 
-class Submission(Explained):
+class Submission(Cancellable, Explained):
     """A recording that is transcribed in the background. Thread-safe.
 
     Iterate with `for` or `async for`: the segments come in order, each as soon as it is decoded.
@@ -230,18 +229,6 @@ class Submission(Explained):
 
     def __await__(self) -> Generator[Any, None, Transcript]:
         return self._await_result().__await__()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.cancel()
 
     async def _await_result(self) -> Transcript:
         await self._changed.until(lambda: self.done)

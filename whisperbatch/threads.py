@@ -331,6 +331,26 @@ class Changes:
                         self._tasks.remove((loop, future))
 
 
+class Cancellable:
+    """Work that is cancelled at the end of a `with` or `async with` block."""
+
+    def cancel(self) -> None:
+        """Stop the work. Safe to call twice."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()
+
+
 def _wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)

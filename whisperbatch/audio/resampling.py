@@ -203,12 +203,18 @@ def to_mono(samples: npt.NDArray[np.float32 | np.int16], rate: int) -> Iterator[
     resampler = Resampler("<array>", "mix")
     for start in range(0, len(samples), BLOCK):
         block = samples[start : start + BLOCK]
-        scaled = block.astype(np.float32)  # a copy: the caller may change the block
-        if block.dtype == np.int16:
-            scaled /= 32768
-        np.clip(scaled, -MAX_LOUD, MAX_LOUD, out=scaled)
+        scaled = to_scale(block)
         yield from (resampler.push_samples(scaled, rate) if rate != SAMPLING_RATE else (scaled,))
     yield from resampler.flush()
+
+
+def to_scale(samples: npt.NDArray[np.float32 | np.int16]) -> Samples:
+    """Return a copy of samples, nominally from -1 to 1, and at most `MAX_LOUD`."""
+    scaled: Samples = samples.astype(np.float32)
+    if samples.dtype == np.int16:
+        scaled /= 32768
+    np.clip(scaled, -MAX_LOUD, MAX_LOUD, out=scaled)
+    return scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,8 +105,7 @@ class LiveDecoder:
         if row.chunk.speech_duration < MIN_VOTE:
             return None
         [scored] = score_rows(self._model, [row])
-        scores = [*self._votes, *([scored.language_scores] if scored.language_scores else [])]
-        return decide(scores, self._options).language
+        return self._decide(scored.language_scores).language
 
     def partial(self, row: Row, language: str, prefix: str) -> Sequence[AlignedWord]:
         """Decode the newest audio.

@@ -21,7 +21,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Self
 
 from whisperbatch.audio.reader import AudioReader
 from whisperbatch.audio.resampling import mixed
@@ -48,7 +47,14 @@ from whisperbatch.scheduling import RunShare, Scheduler, SharedModel, WithdrawnE
 from whisperbatch.segmentation.timed_text import AlignedWord
 from whisperbatch.text import description
 from whisperbatch.text.sentences import ends_sentence
-from whisperbatch.threads import Changes, Lock, in_background, reset_after_fork, stop_at_exit
+from whisperbatch.threads import (
+    Cancellable,
+    Changes,
+    Lock,
+    in_background,
+    reset_after_fork,
+    stop_at_exit,
+)
 from whisperbatch.types import (
     SAMPLING_RATE,
     Chunk,
@@ -75,7 +81,7 @@ REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
-class LiveSession(Explained):
+class LiveSession(Cancellable, Explained):
     """A live session. Thread-safe. `Transcriber.live` returns a LiveSession.
 
     Iterate with `for` or `async for`: the events come in order, and end after `close` and the last
@@ -104,7 +110,8 @@ class LiveSession(Explained):
         self._parts: deque[Part] = deque()
         self._closing = self._ended = self._stopped = self._is_idle = False
         self._error: WhisperBatchError | None = None
-        self._pending: tuple[LiveSettings, Options] | None = None  # for the next turn
+        # for the next turn: settings, options as given, and completed for the model
+        self._pending: tuple[LiveSettings, Options, Options] | None = None
         # of the thread of the session
         self._decoder = LiveDecoder(SharedModel(scheduler, share, self._completed), self._completed)
         self._applied = self._completed
@@ -249,7 +256,7 @@ class LiveSession(Explained):
         self._scheduler.engine.check(completed.search)
         with self._changed.condition:
             self._check_open()
-            self._pending = settings, options
+            self._pending = settings, options, completed
             if self._ear.turn is None:
                 self._configure()
 
@@ -298,18 +305,6 @@ class LiveSession(Explained):
                     return
             yield event
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.cancel()
-
     def _has_event(self) -> bool:
         return bool(self._events) or self._ended
 
@@ -327,13 +322,12 @@ class LiveSession(Explained):
         if self._closing:
             raise ClosedError("the session was closed; open another session")
 
-    def _emit(self, *events: LiveEvent) -> None:
-        """Add events. A tail that nobody has read is replaced. The lock is held."""
-        for event in events:
-            last = self._events[-1] if self._events else None
-            if isinstance(event, Tail) and isinstance(last, Tail) and last.turn == event.turn:
-                self._events.pop()
-            self._events.append(event)
+    def _emit(self, event: LiveEvent) -> None:
+        """Add an event. A tail that nobody has read is replaced. The lock is held."""
+        last = self._events[-1] if self._events else None
+        if isinstance(event, Tail) and isinstance(last, Tail) and last.turn == event.turn:
+            self._events.pop()
+        self._events.append(event)
         self._changed.notify()
 
     # ------------------------------------------------- the thread that feeds; the lock is held
@@ -365,9 +359,8 @@ class LiveSession(Explained):
     def _configure(self) -> None:
         """Apply the settings of the next turn."""
         if self._pending:
-            self._settings, self._options = self._pending
+            self._settings, self._options, self._completed = self._pending
             self._pending = None
-            self._completed = options_for(self._scheduler.engine, self._options)
             self._ear.configure(self._completed, self._settings.rule)
 
     def _lag(self) -> float:
@@ -445,11 +438,12 @@ class LiveSession(Explained):
         """Return the work on the newest audio, if there is enough of it."""
         if self._ear.turn is None:
             return None
-        spoken = self._ear.paused()
+        speech_so_far = self._early[0] if self._early else None
         if (
-            spoken
-            and not (self._early and self._early[0] == spoken.chunk.speech)
+            self._ear.is_paused
+            and self._ear.spans != speech_so_far
             and self._scheduler.has_free_worker
+            and (spoken := self._ear.paused())
         ):
             return partial(self._decode_early, self._ear.turn, spoken, self._completed)
         if self._settings.policy is None or self._ear.examined - self._covered < MIN_NEW:

@@ -6,13 +6,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from whisperbatch.audio.resampling import MAX_LOUD, Resampler
+from whisperbatch.audio.resampling import Resampler, to_scale
 from whisperbatch.audio.sources import check_finite
 from whisperbatch.errors import AudioError
 from whisperbatch.types import SAMPLING_RATE, Samples, to_samples
 
 NAME: Final = "<live>"
-FULL_SCALE: Final = 32768  # of 16-bit PCM
 
 
 class SampleInput:
@@ -57,10 +56,7 @@ class SampleInput:
                 source=NAME,
             )
         check_finite(samples, NAME, to_samples(position), SAMPLING_RATE)
-        scaled = samples.astype(np.float32)
-        if samples.dtype == np.int16:
-            scaled /= FULL_SCALE
-        np.clip(scaled, -MAX_LOUD, MAX_LOUD, out=scaled)
+        scaled = to_scale(samples)
         if not len(scaled):
             return iter(())
         if self._resampler:
