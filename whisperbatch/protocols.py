@@ -316,6 +316,12 @@ class Engine(Protocol):
         ...
 
 
+PausingDecode: TypeAlias = Callable[
+    [Encoded, Sequence[DecodeRequest], SearchOptions, Callable[[], None]], list[Decoded]
+]
+"""See `EngineTraits.decode_with_pauses`."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineTraits:
     """What an engine may say about itself. A member that it does not have has its default.
@@ -331,12 +337,17 @@ class EngineTraits:
         default_batch_size: returns the batch size for options with `batch_size=None`: the same
             number in every run on a machine. Its argument is the number of hypotheses in the first
             decoding of a row: the engine may hold keys and values for each.
+        decode_with_pauses: as `Engine.decode`, and calls the last argument between two steps of
+            the search, in the same thread. The function may call the engine, and an error that it
+            raises ends the call. None if a call of the engine cannot be interrupted: text of people
+            who speak then waits for the end of a call.
     """
 
     encodes_rows_alone: bool = False
     device: str = "cpu"
     feature_type: FeatureType = np.float32
     default_batch_size: Callable[[int], int] = field(default=lambda _: DEFAULT_BATCH_SIZE)
+    decode_with_pauses: PausingDecode | None = None
 
     @classmethod
     def of(cls, engine: Engine) -> Self:

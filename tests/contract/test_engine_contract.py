@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -131,6 +132,38 @@ def test_an_engine_says_what_it_is(engine: Engine) -> None:
         assert line.startswith(f"{type(engine).__name__}({engine.name!r}, ")
         assert len(line) <= 120
         assert EngineTraits.of(engine).device in line
+
+
+@pytest.mark.parametrize("options", [GREEDY, replace(GREEDY, beam_size=3)])
+def test_a_batch_that_pauses_for_another_has_the_same_results(
+    engine: Engine, batch: Batch, options: SearchOptions
+) -> None:
+    if (decode := EngineTraits.of(engine).decode_with_pauses) is None:
+        pytest.skip("the engine has no pauses")
+    expected, other = batch.decode(options), batch.encode([1])
+    alone = engine.decode(other, batch.requests[1:2], GREEDY)
+    between: list[list[Decoded]] = []
+
+    def pause() -> None:
+        if len(between) < 3:
+            between.append(engine.decode(other, batch.requests[1:2], GREEDY))
+
+    decoded = decode(batch.encoded, batch.requests, options, pause)
+    assert as_values(decoded) == as_values(expected)
+    assert [as_values(each) for each in between] == [as_values(alone)] * 3
+
+
+def test_an_error_in_a_pause_ends_the_call_alone(engine: Engine, batch: Batch) -> None:
+    if (decode := EngineTraits.of(engine).decode_with_pauses) is None:
+        pytest.skip("the engine has no pauses")
+
+    def pause() -> None:
+        raise ClosedError("nobody needs the result")
+
+    for _ in range(engine.workers + 1):  # no worker is lost
+        with pytest.raises(ClosedError, match="nobody needs the result"):
+            decode(batch.encoded, batch.requests, GREEDY, pause)
+    assert as_values(batch.decode(GREEDY)) == as_values(batch.decoded)
 
 
 def test_each_row_has_a_hypothesis_in_order(engine: Engine, batch: Batch) -> None:

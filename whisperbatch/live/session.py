@@ -607,7 +607,7 @@ class LiveSessions:
             OptionError: the model cannot honour an option.
             ModelError: no installed package contains the weights of the voice activity detector.
         """
-        share = RunShare()
+        share = RunShare(interactive=True)
         with self._lock:  # the session may end at once
             session = LiveSession(
                 scheduler, share, settings, options, reader=reader, at_end=self._end

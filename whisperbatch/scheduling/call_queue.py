@@ -43,12 +43,14 @@ class RunShare:
         virtual_time: feature frames computed for this run, divided by the weight. The run with the
             lowest virtual time is next.
         rows: number of rows computed so far.
+        interactive: whether people wait for each row: the call of another run pauses for it.
         closed: whether the run has ended; its rows are no longer computed.
     """
 
     weight: float = 1.0
     virtual_time: float = 0.0
     rows: int = 0
+    interactive: bool = False
     closed: bool = False
 
 
@@ -147,9 +149,18 @@ class CallQueue:
         return self._fill(run, key, self._waiting, max_rows)
 
     def take_urgent(
-        self, calls: Iterable[WaitingRow], max_rows: int | None = None
+        self,
+        calls: Iterable[WaitingRow],
+        max_rows: int | None = None,
+        *,
+        interactive: bool = False,
     ) -> list[WaitingRow]:
-        """Remove and return rows that come before the rows of a call that is being prepared.
+        """Remove and return rows that come before the rows of a call in progress.
+
+        Args:
+            calls: the rows of the call.
+            max_rows: see `take`.
+            interactive: look for rows of interactive runs only.
 
         Returns:
             Rows of a run that has no row in this call, and has had less of the engine; rows that
@@ -172,7 +183,8 @@ class CallQueue:
         urgent = {
             run: rows
             for run, waiting in self._waiting.items()
-            if (rows := [call for call in waiting if is_urgent(call)])
+            if (run.interactive or not interactive)
+            and (rows := [call for call in waiting if is_urgent(call)])
         }
         if not urgent:
             return []

@@ -70,7 +70,9 @@ class Scheduler:
     def __init__(self, engine: Engine, store: ResultStore | None = None) -> None:
         self.engine = engine
         self._store = store
-        self._encodes_rows_alone = EngineTraits.of(engine).encodes_rows_alone
+        traits = EngineTraits.of(engine)
+        self._encodes_rows_alone = traits.encodes_rows_alone
+        self._decode_with_pauses = traits.decode_with_pauses
         self._queue = CallQueue()
         self._runs: set[RunShare] = set()
         self._max_rows: int | None = None  # after memory ran out
@@ -185,7 +187,7 @@ class Scheduler:
             calls = without_closed(calls)
             if not calls:
                 return
-            results = dict(zip(calls, call_engine(self.engine, calls), strict=True))
+            results = dict(zip(calls, self._call(calls), strict=True))
             if self._store:
                 self._store.keep(results)
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
@@ -204,10 +206,36 @@ class Scheduler:
         for call in calls[:-1]:
             if call.row.output is None and not call.run.closed:
                 encode(self.engine, [call.row])
-                with self._changed:
-                    urgent = self._queue.take_urgent(calls, self._max_rows)
-                if urgent:
-                    self._run(urgent)
+                self._run_urgent(calls)
+
+    def _call(self, calls: Sequence[WaitingRow]) -> Sequence[Any]:
+        """Return the result of each row, computed in one call of the engine."""
+        encoded = encode(self.engine, [call.row for call in calls])
+        if (search := calls[0].search) is None:
+            return self.engine.detect_language(encoded)
+        requests = [call.request for call in calls if call.request]
+        if self._decode_with_pauses is None or any(call.run.interactive for call in calls):
+            return self.engine.decode(encoded, requests, search)
+        return self._decode_with_pauses(encoded, requests, search, partial(self._pause, calls))
+
+    def _pause(self, calls: Sequence[WaitingRow]) -> None:
+        """Compute the rows of interactive runs before the next step of a call.
+
+        Raises:
+            ClosedError: all runs of the call have ended, so that nobody needs its result.
+        """
+        if all(call.run.closed for call in calls):
+            raise ClosedError("the run has ended")
+        while self._run_urgent(calls, interactive=True):
+            pass
+
+    def _run_urgent(self, calls: Sequence[WaitingRow], *, interactive: bool = False) -> bool:
+        """Compute rows that come before the rows of a call. Return whether there were any."""
+        with self._changed:
+            urgent = self._queue.take_urgent(calls, self._max_rows, interactive=interactive)
+        if urgent:
+            self._run(urgent)
+        return bool(urgent)
 
     def _contain(self, calls: Sequence[WaitingRow], error: BaseException) -> None:
         """Compute the rows of a failed call again, in smaller calls, if this may help."""
@@ -249,15 +277,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error of the engine says that memory ran out."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
-
-
-def call_engine(engine: Engine, calls: Sequence[WaitingRow]) -> Sequence[Any]:
-    """Return the result of each row, computed in one call of the engine."""
-    encoded = encode(engine, [call.row for call in calls])
-    if (search := calls[0].search) is None:
-        return engine.detect_language(encoded)
-    requests = [call.request for call in calls if call.request]
-    return engine.decode(encoded, requests, search)
 
 
 def encode(engine: Engine, rows: Sequence[Encoding]) -> Encoded:

@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,10 @@ from tests.unit.scheduling.row_calls import (
     levels,
     row_call,
 )
+from whisperbatch.engines.calls import check_encoded
 from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.options import SearchOptions
+from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 from whisperbatch.scheduling import READING, RunShare, Scheduler
 from whisperbatch.scheduling.call_queue import CallQueue, WaitingRow
 
@@ -381,6 +386,15 @@ def test_the_first_chunks_of_a_run_are_urgent(start: int, rows: int, urgent: lis
     assert [call.position[1] for call in queue.take_urgent(prepared)] == urgent
 
 
+def test_only_rows_of_interactive_runs_interrupt_a_step() -> None:
+    queue, run = CallQueue(), RunShare(virtual_time=9)
+    other, person = RunShare(), RunShare(virtual_time=1, interactive=True)
+    queue.add([row_call(other), asked := row_call(person)])
+    assert queue.take_urgent([row_call(run)], interactive=True) == [asked]
+    assert queue.take_urgent([row_call(run)], interactive=True) == []
+    assert len(queue) == 1
+
+
 def test_rows_that_the_reading_waits_for_are_urgent() -> None:
     queue, run = CallQueue(), RunShare(rows=1000)
     [row, read] = [row_call(run, 0), row_call(run, 9, "other key")]
@@ -495,6 +509,113 @@ def test_an_error_of_an_urgent_row_reaches_only_its_thread() -> None:
     assert caller.result() == [1, 2, 3]
     with pytest.raises(EngineError, match="broken"):
         late.result()
+
+
+SEARCH = SearchOptions()
+
+
+class PausingEngine(OneByOneEngine):
+    """An engine whose decoding has three steps. Tests add actions to the pauses before them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[Callable[[], object]] = []
+
+    def decode(
+        self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
+    ) -> list[Decoded]:
+        decoded = super().decode(encoded, requests, options)
+        self.events += results(*(row.level for row in check_encoded(encoded, FakeEncoded).items))
+        return decoded
+
+    def decode_with_pauses(
+        self,
+        encoded: Encoded,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
+        pause: Callable[[], None],
+    ) -> list[Decoded]:
+        for _ in range(3):
+            if self.pauses:
+                self.pauses.pop(0)()
+            pause()
+            self.events.append(("step", len(requests)))
+        return self.decode(encoded, requests, options)
+
+
+def decoded_row(run: RunShare, level: float) -> WaitingRow:
+    """Return a row that is decoded, at the position of its level."""
+    call = row_call(run, int(level), level=level, group=object())
+    return replace(call, request=DecodeRequest((1, 2), (1,), (), 2), search=SEARCH)
+
+
+def decode_beside(
+    engine: PausingEngine, late: RunShare, run: RunShare, *levels: float
+) -> list[Caller[list[Decoded]]]:
+    """Decode rows 1 and 2 of a share. The rows of share `late` come before the second step."""
+    scheduler = CountedScheduler(engine)
+    callers: list[Caller[list[Decoded]]] = []
+
+    def start(share: RunShare, *given: float) -> None:
+        rows = [decoded_row(share, level) for level in given]
+        callers.append(Caller(lambda: scheduler.compute(rows)))
+        scheduler.wait_for_rows(len(rows))
+
+    engine.pauses = [lambda: None, *(partial(start, late, level) for level in levels)]
+    with scheduler.running(run), scheduler.running(late):
+        start(run, 1, 2)
+        callers[0].wait()
+        for caller in callers[1:]:
+            caller.wait()
+    return callers
+
+
+def test_a_row_of_an_interactive_run_is_decoded_between_two_steps() -> None:
+    engine = PausingEngine()
+    file, spoken = decode_beside(engine, RunShare(interactive=True), RunShare(), 9)
+    assert (len(file.result()), len(spoken.result())) == (2, 1)
+    assert engine.events == [
+        *encoded(1, 2),
+        ("step", 2),
+        *encoded(9),
+        *results(9),  # without pauses
+        *[("step", 2)] * 2,
+        *results(1, 2),
+    ]
+
+
+def test_rows_of_other_runs_wait_for_the_end_of_the_call() -> None:
+    engine = PausingEngine()
+    file, other = decode_beside(engine, RunShare(), RunShare(), 9)
+    assert (len(file.result()), len(other.result())) == (2, 1)
+    assert engine.events[:6] == [*encoded(1, 2), *[("step", 2)] * 3, ("result", 1)]
+
+
+def test_an_interactive_run_that_has_had_its_share_does_not_interrupt() -> None:
+    engine, had = PausingEngine(), RunShare(virtual_time=1000, interactive=True)
+    file, spoken = decode_beside(engine, had, RunShare(), 9)
+    assert (len(file.result()), len(spoken.result())) == (2, 1)
+    assert engine.events.index(("encoded", 9)) > engine.events.index(("result", 2))
+
+
+def test_each_pause_computes_all_interactive_rows_that_wait() -> None:
+    engine = PausingEngine()
+    callers = decode_beside(engine, RunShare(interactive=True), RunShare(), 8, 9)
+    assert [len(caller.result()) for caller in callers] == [2, 1, 1]
+    steps = [name for name, _ in engine.events if name == "step"]
+    assert len(steps) == 3
+    assert engine.events.index(("result", 9)) < engine.events.index(("result", 1))
+
+
+def test_a_call_whose_runs_have_all_ended_stops_at_the_next_step() -> None:
+    engine, run = PausingEngine(), RunShare()
+    scheduler = CountedScheduler(engine)
+    engine.pauses = [lambda: None, lambda: scheduler.abandon(run)]
+    with scheduler.running(run):
+        rows = [decoded_row(run, 1), decoded_row(run, 2)]
+        with pytest.raises(ClosedError, match="the run has ended"):
+            Caller(lambda: scheduler.compute(rows)).result()
+    assert engine.events == [*encoded(1, 2), ("step", 2)]
 
 
 @pytest.mark.parametrize("broken", [1, 2, 3])

@@ -8,7 +8,7 @@ The decoder keeps the queries of the alignment heads of every token. The alignme
 queries and does not run the decoder a second time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import Final
@@ -25,6 +25,7 @@ from whisperbatch.engines.search import (
     Floats,
     Integers,
     SearchResult,
+    StepFunction,
     TokenNoise,
     blocked_by_ngrams,
     logit_biases,
@@ -358,7 +359,11 @@ class Decoder:
         self._sessions, self._free_workers = sessions, BoundedSemaphore(workers)
 
     def decode(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
+        self,
+        output: EncoderOutput,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
+        pause: Callable[[], None],
     ) -> list[Decoded]:
         """Decode a batch by greedy search, beam search or sampling.
 
@@ -366,15 +371,21 @@ class Decoder:
             output: of the encoder.
             requests: all prompts have one length and contain the no-timestamps token.
             options: at most `MAX_BEAMS` beams, and no repetition penalty.
+            pause: see `protocols.EngineTraits`.
         """
         decoded: dict[int, Decoded] = {}
         for rows in output.rows_by_length():
-            together = self._decode(output.select(rows), [requests[row] for row in rows], options)
+            own = [requests[row] for row in rows]
+            together = self._decode(output.select(rows), own, options, pause)
             decoded.update(zip(rows, together, strict=True))
         return [decoded[row] for row in range(output.rows)]
 
     def _decode(
-        self, output: EncoderOutput, requests: Sequence[DecodeRequest], options: SearchOptions
+        self,
+        output: EncoderOutput,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
+        pause: Callable[[], None],
     ) -> list[Decoded]:
         """See `decode`. All rows have the same number of states."""
         prompts = np.array([request.prompt for request in requests])
@@ -389,6 +400,7 @@ class Decoder:
             hidden = decoding.read_prompts(prompts, start)
             results = self._generate(
                 decoding,
+                self._with_pauses(decoding, pause),
                 hidden[:, -1],
                 first_biases[None],
                 options,
@@ -421,6 +433,7 @@ class Decoder:
     def _generate(
         self,
         decoding: BatchDecoding,
+        step: StepFunction,
         hidden: Floats,
         biases: Floats,
         options: SearchOptions,
@@ -433,6 +446,7 @@ class Decoder:
 
         Args:
             decoding: the batch that has read the prompts.
+            step: a step of `decoding`.
             hidden: hidden states of the prompts' last tokens, shape (rows, d_model).
             biases: of the logits of the first token, shape (1, vocabulary).
             options: the search.
@@ -444,9 +458,9 @@ class Decoder:
         if best_of is not None:
             drawn = decoding.drawn(np.repeat(hidden[:, None], best_of, axis=1), biases)
             first = Candidates(drawn.tokens[..., 0], drawn.logprobs[..., 0])
-            return sample(decoding, first, max_tokens=max_tokens, end_of_text=end_of_text)
+            return sample(step, first, max_tokens=max_tokens, end_of_text=end_of_text)
         return search(
-            decoding,
+            step,
             decoding.most_probable(hidden, biases),
             options,
             max_tokens=max_tokens,
@@ -454,6 +468,21 @@ class Decoder:
             stop_loops=stop_loops,
             prunes=options.patience == 1,
         )
+
+    def _with_pauses(self, decoding: BatchDecoding, pause: Callable[[], None]) -> StepFunction:
+        """Return the step of a batch after a pause, in which another batch may be decoded."""
+
+        def step(
+            tokens: Integers, sources: Integers, rows: Sequence[int], active: Sequence[int]
+        ) -> Candidates:
+            self._free_workers.release()
+            try:
+                pause()
+            finally:
+                self._free_workers.acquire()
+            return decoding(tokens, sources, rows, active)
+
+        return step
 
     def align(self, output: EncoderOutput, text: AlignRequest) -> Alignment:
         """Return the times of a given text.

@@ -13,7 +13,7 @@ weights of the fallback are loaded when it is first used.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -198,13 +198,23 @@ class OnnxRuntimeEngine:
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`."""
+        return self.decode_with_pauses(encoded, requests, options, lambda: None)
+
+    def decode_with_pauses(
+        self,
+        encoded: Encoded,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
+        pause: Callable[[], None],
+    ) -> list[Decoded]:
+        """See `protocols.EngineTraits`. CTranslate2 decodes without pauses."""
         output = check_encoded(encoded, EncoderOutput)
         if reason := self._unsupported(requests, options):
             log.debug("%d row(s) are decoded by CTranslate2: %s", len(requests), reason)
             by_position = EncodedView.from_array(output.by_position())
             return self.fallback.decode(by_position, requests, options)
         with self._calls():
-            decoded = self._decoder.decode(output, requests, options)
+            decoded = self._decoder.decode(output, requests, options, pause)
         return_freed_memory()
         return decoded
 
