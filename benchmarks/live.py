@@ -218,12 +218,12 @@ def policies(asr: wb.Transcriber, seconds: float) -> None:
 def speed_of_a_file(asr: wb.Transcriber, stop: Callable[[], bool]) -> float:
     """Transcribe a long recording until `stop` is true; return seconds of audio per second."""
     samples = recordings.read_speech(600, 3).samples
-    begun, end = time.monotonic(), 0.0
-    for segment in asr.stream(samples, language="en"):
-        end = segment.end
-        if stop():
-            break
-    return end / (time.monotonic() - begun)
+    begun, before = time.monotonic(), 0.0
+    while True:
+        for segment in asr.stream(samples, language="en"):
+            if stop():
+                return (before + segment.end) / (time.monotonic() - begun)
+        before += len(samples) / SAMPLING_RATE
 
 
 def many_sessions(asr: wb.Transcriber, counts: Sequence[int], seconds: float) -> None:
