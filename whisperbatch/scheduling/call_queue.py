@@ -153,14 +153,14 @@ class CallQueue:
         calls: Iterable[WaitingRow],
         max_rows: int | None = None,
         *,
-        interactive: bool = False,
+        only_interactive: bool = False,
     ) -> list[WaitingRow]:
         """Remove and return rows that come before the rows of a call in progress.
 
         Args:
             calls: the rows of the call.
             max_rows: see `take`.
-            interactive: look for rows of interactive runs only.
+            only_interactive: look for rows of interactive runs only.
 
         Returns:
             Rows of a run that has no row in this call, and has had less of the engine; rows that
@@ -183,7 +183,7 @@ class CallQueue:
         urgent = {
             run: rows
             for run, waiting in self._waiting.items()
-            if (run.interactive or not interactive)
+            if (run.interactive or not only_interactive)
             and (rows := [call for call in waiting if is_urgent(call)])
         }
         if not urgent:

@@ -206,7 +206,7 @@ class Scheduler:
         for call in calls[:-1]:
             if call.row.output is None and not call.run.closed:
                 encode(self.engine, [call.row])
-                self._run_urgent(calls)
+                self._run_urgent(calls, only_interactive=is_interactive(calls))
 
     def _call(self, calls: Sequence[WaitingRow]) -> Sequence[Any]:
         """Return the result of each row, computed in one call of the engine."""
@@ -214,7 +214,7 @@ class Scheduler:
         if (search := calls[0].search) is None:
             return self.engine.detect_language(encoded)
         requests = [call.request for call in calls if call.request]
-        if self._decode_with_pauses is None or any(call.run.interactive for call in calls):
+        if self._decode_with_pauses is None or is_interactive(calls):
             return self.engine.decode(encoded, requests, search)
         return self._decode_with_pauses(encoded, requests, search, partial(self._pause, calls))
 
@@ -226,13 +226,15 @@ class Scheduler:
         """
         if all(call.run.closed for call in calls):
             raise ClosedError("the run has ended")
-        while self._run_urgent(calls, interactive=True):
+        while self._run_urgent(calls, only_interactive=True):
             pass
 
-    def _run_urgent(self, calls: Sequence[WaitingRow], *, interactive: bool = False) -> bool:
+    def _run_urgent(self, calls: Sequence[WaitingRow], *, only_interactive: bool) -> bool:
         """Compute rows that come before the rows of a call. Return whether there were any."""
         with self._changed:
-            urgent = self._queue.take_urgent(calls, self._max_rows, interactive=interactive)
+            urgent = self._queue.take_urgent(
+                calls, self._max_rows, only_interactive=only_interactive
+            )
         if urgent:
             self._run(urgent)
         return bool(urgent)
@@ -271,6 +273,11 @@ def without_closed(calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
         else:
             rows.append(call)
     return rows
+
+
+def is_interactive(calls: Sequence[WaitingRow]) -> bool:
+    """Return whether people wait for a row of a call: rows of recordings do not interrupt it."""
+    return any(call.run.interactive for call in calls)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -390,8 +390,8 @@ def test_only_rows_of_interactive_runs_interrupt_a_step() -> None:
     queue, run = CallQueue(), RunShare(virtual_time=9)
     other, person = RunShare(), RunShare(virtual_time=1, interactive=True)
     queue.add([row_call(other), asked := row_call(person)])
-    assert queue.take_urgent([row_call(run)], interactive=True) == [asked]
-    assert queue.take_urgent([row_call(run)], interactive=True) == []
+    assert queue.take_urgent([row_call(run)], only_interactive=True) == [asked]
+    assert queue.take_urgent([row_call(run)], only_interactive=True) == []
     assert len(queue) == 1
 
 
@@ -616,6 +616,13 @@ def test_a_call_whose_runs_have_all_ended_stops_at_the_next_step() -> None:
         with pytest.raises(ClosedError, match="the run has ended"):
             Caller(lambda: scheduler.compute(rows)).result()
     assert engine.events == [*encoded(1, 2), ("step", 2)]
+
+
+def test_rows_of_recordings_do_not_interrupt_an_interactive_call() -> None:
+    engine, person = OneByOneEngine(), RunShare(virtual_time=1000, interactive=True)
+    caller, late = compute_beside(engine, RunShare(), person)
+    assert (caller.result(), late.result()) == ([1, 2, 3], [9])
+    assert engine.events == [*encoded(1, 2, 3), *results(1, 2, 3), *encoded(9), *results(9)]
 
 
 @pytest.mark.parametrize("broken", [1, 2, 3])
