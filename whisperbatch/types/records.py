@@ -7,16 +7,19 @@ program has, and no result here, gets an error that says what to write (`options
 
 import dis
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import FrozenInstanceError, fields
-from functools import cache
+from functools import cache, wraps
 from opcode import opmap
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from typing_extensions import ParamSpec
 
 from whisperbatch.text.messages import short_repr, shown
 from whisperbatch.types.serialization import to_values
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 UNPACKING: Final = frozenset({opmap["UNPACK_SEQUENCE"], opmap["UNPACK_EX"]})
 """CPython's instructions for `a, b = value` and `a, *b = value`."""
@@ -34,6 +37,11 @@ class Explained:
             hint = "" if name.startswith("__") else _hint(kind, name)
             message = f"{kind} has no attribute {shown(name)}{hint}"
             raise AttributeError(message, name=name, obj=self)
+
+        def __getitem__(self, key: object) -> object:
+            kind = type(self).__name__
+            hint = _hint(kind, key) if isinstance(key, str) else ""
+            raise TypeError(f"{kind} has no keys{hint}")
 
 
 class Record(Explained):
@@ -120,6 +128,21 @@ def _refuse_change(item: object, name: str, value: object = None) -> None:  # no
     raise FrozenInstanceError(
         f"{type(item).__name__}.{name} cannot be changed; dataclasses.replace makes another value"
     )
+
+
+def without_path(method: Callable[P, str]) -> Callable[P, str]:
+    """Decorate a method that returns the text of a file: given a path, it says what writes one."""
+
+    @wraps(method)
+    def checked(*arguments: P.args, **keywords: P.kwargs) -> str:
+        if len(arguments) > 1:
+            raise TypeError(
+                f"{method.__name__}() returns the text and takes no path; write "
+                f"transcript.save({shown(arguments[1])})"
+            )
+        return method(*arguments, **keywords)
+
+    return checked
 
 
 def iterate(items: Iterable[T], what: str) -> Iterator[T]:

@@ -19,7 +19,7 @@ from typing_extensions import Self, Unpack
 from whisperbatch.errors import MissingExtraError
 from whisperbatch.text.languages import UNSPACED
 from whisperbatch.text.messages import brief, brief_name, counted, description, short_repr
-from whisperbatch.types.records import Record, field_value, iterate
+from whisperbatch.types.records import Record, field_value, iterate, without_path
 from whisperbatch.types.serialization import from_values
 
 if TYPE_CHECKING:
@@ -539,6 +539,7 @@ class Transcript(Record):
         """
         return from_values(cls, values)
 
+    @without_path
     def to_json(self) -> str:
         """Return the text of a json file; its keys are those of OpenAI's `verbose_json` and more.
 
@@ -550,6 +551,7 @@ class Transcript(Record):
         """
         return self._render("json")
 
+    @without_path
     def to_txt(self) -> str:
         """Return the text of a txt file: a line for each segment, and the names of the speakers.
 
@@ -561,6 +563,7 @@ class Transcript(Record):
         """
         return self._render("txt")
 
+    @without_path
     def to_srt(self, **options: "Unpack[SubtitleKeywords]") -> str:
         """Return the text of an srt file.
 
@@ -576,6 +579,7 @@ class Transcript(Record):
         """
         return self._render("srt", **options)
 
+    @without_path
     def to_vtt(self, **options: "Unpack[SubtitleKeywords]") -> str:
         """Return the text of a vtt file.
 

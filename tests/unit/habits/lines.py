@@ -248,6 +248,8 @@ PYTHON_LINES: Final = {
     f"{RESULT}r.save_as_json('x.json')": "write transcript.save('talk.json')",
     f"{RESULT}r.to_dict()": RUNS,
     f"{RESULT}r.to_srt()": RUNS,
+    f"{RESULT}r.to_srt('x.srt')": "write transcript.save('x.srt')",
+    f"{LOAD}model.stream('audio.wav')['text']": "transcribe() returns the transcript",
     f"{RESULT}r.save('x.srt')": RUNS,
     f"{RESULT}r.write('x.srt')": "write transcript.save('talk.srt')",
     f"{WORDS}r.words[0].word": RUNS,

@@ -19,6 +19,7 @@ from tests.unit.transcripts import COMPLETE, segment, segment_with_words
 from whisperbatch.errors import MissingExtraError, OptionError
 from whisperbatch.options.hints import RESULT_NAMES
 from whisperbatch.types import Segment, Transcript, Word, iterate, records
+from whisperbatch.types.records import Explained
 from whisperbatch.writers import FORMATS, render
 
 TALK = Transcript(
@@ -95,6 +96,25 @@ def test_attributes_of_other_programs_say_what_to_write() -> None:
     with pytest.raises(AttributeError, match=r"^Transcript has no attribute 'texts'$"):
         _ = DYNAMIC.texts
     assert not hasattr(TALK, "_repr_png_")
+
+
+@pytest.mark.parametrize("name", ["to_json", "to_txt", "to_srt", "to_vtt"])
+def test_a_method_that_returns_text_says_what_writes_a_file(name: str) -> None:
+    message = rf"^{name}\(\) returns the text and takes no path; write transcript.save\('r.srt'\)$"
+    with pytest.raises(TypeError, match=message):
+        getattr(TALK, name)("r.srt")
+    assert getattr(TALK, name)() == getattr(TALK, name)()
+
+
+class SegmentStream(Explained):
+    """Has the hints of the class with this name."""
+
+
+def test_objects_without_keys_say_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"^SegmentStream has no keys; a stream yields segments"):
+        SegmentStream()["text"]  # type: ignore[index]
+    with pytest.raises(TypeError, match=r"^SegmentStream has no keys$"):
+        SegmentStream()[0]  # type: ignore[index]
 
 
 def test_results_cannot_be_changed() -> None:
