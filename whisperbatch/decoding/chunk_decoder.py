@@ -25,6 +25,7 @@ from whisperbatch.decoding.hallucinations import (
     suspicious_words,
 )
 from whisperbatch.decoding.prompts import (
+    GIVEN_TOKENS,
     Context,
     Prompts,
     WhisperTokenizer,
@@ -67,11 +68,16 @@ class ChunkDecoder:
         self._retry = Retry(self._decode, extractor, options)
         self._consensus = Consensus(self._decode, extractor, options)
 
-    def __call__(self, row: Row) -> RowResult:
-        """Decode a row, which has its language. Retry the row if its text fails the audit."""
-        context = self._prompts.context(first=self._is_first(row))
+    def __call__(self, row: Row, known: Sequence[int] = ()) -> RowResult:
+        """Decode a row, which has its language. Retry the row if its text fails the audit.
+
+        Args:
+            row: of the chunk.
+            known: tokens of the text of the first speech of the row, which was decoded before. If
+                the text after them fails the audit, the row is decoded without them.
+        """
         try:
-            decoded = self._first_pass(row, context)
+            decoded, context = self._first_text(row, known)
             if self._options.condition_on_previous_text:
                 decoded = self._second_pass(decoded, context)
         except BaseException:
@@ -106,6 +112,17 @@ class ChunkDecoder:
     def _is_first(self, row: Row) -> bool:
         in_first_section = row.chunk.section == first_section(self._options.clip_timestamps)
         return in_first_section and not row.chunk.index
+
+    def _first_text(self, row: Row, known: Sequence[int]) -> tuple[DecodedRow, Context]:
+        """Return the first text of a row, and the context with which it was decoded."""
+        context = self._prompts.context(first=self._is_first(row))
+        if known and len(context.before) + len(known) <= GIVEN_TOKENS:
+            row.encoding.keep = True
+            with_known = replace(context, prefix=tuple(known))
+            decoded = self._first_pass(row, with_known)
+            if decoded.audit.passed:
+                return decoded, with_known
+        return self._first_pass(row, context), context
 
     def _first_pass(self, row: Row, context: Context) -> DecodedRow:
         """Decode a row once, with the limit of tokens of all first decodings (`first_limit`)."""

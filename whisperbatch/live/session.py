@@ -487,7 +487,7 @@ class LiveSession(Cancellable, Explained):
         self._apply(options)
         if (policy := self._settings.policy) is None:
             return
-        row = self._decoder.row(chunk)
+        row = self._decoder.newest(chunk)
         prefix = self._text.text_from(chunk.start)
         try:
             with self._decoder.replaceable(PATIENCE):

@@ -373,6 +373,15 @@ class SharedModel:
         finally:
             del self._thread.patience
 
+    def prepare(self, row: Row, window: int) -> None:
+        """Give a row an encoder window of its own.
+
+        Args:
+            row: of which nothing was computed yet.
+            window: feature frames, even, at most those of 30 s.
+        """
+        row.prepare(self._feature_type, window)
+
     def detect_languages(
         self, rows: Sequence[Row], window: int | None = None
     ) -> list[dict[str, float]]:

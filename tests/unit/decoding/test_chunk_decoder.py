@@ -13,7 +13,7 @@ from tests.unit.synthetic_speech import segments as segments_of
 from whisperbatch import EngineError, Options, Segment
 from whisperbatch.decoding.audit import compression_ratio
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.decoding.prompts import WhisperTokenizer
+from whisperbatch.decoding.prompts import GIVEN_TOKENS, WhisperTokenizer
 from whisperbatch.features import feature_extractor
 from whisperbatch.language.detection import score_rows
 from whisperbatch.options.keywords import resolve
@@ -84,6 +84,46 @@ def test_segments_have_the_scores_of_their_row() -> None:
     assert first.compression_ratio == second.compression_ratio
     assert first.compression_ratio == compression_ratio(" One two. Three four.")
     assert first.words is None
+
+
+@pytest.mark.parametrize(
+    ("after", "texts", "prefixes"),
+    [
+        (" Three four.", ["One two. Three four."], ["One two."]),
+        (" la" * 60, ["Five."], ["One two.", ""]),  # fails the audit: without the known text
+    ],
+)
+def test_the_known_text_of_the_first_speech_is_not_searched_for(
+    after: str, texts: list[str], prefixes: list[str]
+) -> None:
+    given: list[str] = []
+
+    def decoded(call: Call) -> Hypothesis:
+        prompt = list(call.prompt)
+        given.append(str(tokenizer.decode(prompt[prompt.index(vocabulary.no_timestamps) + 1 :])))
+        text = after if given[-1] else " Five."
+        return Hypothesis(tuple(tokenizer.encode(text, add_special_tokens=False).ids), -0.25, 0.0)
+
+    engine = FakeEngine(decode=decoded)
+    tokenizer = engine.tokenizer
+    vocabulary = WhisperTokenizer(tokenizer, multilingual=True)
+    options = Options(language="en", vad=False)
+    decoder = ChunkDecoder(shared_model(engine, options), EXTRACTOR, options)
+    result = decoder(replace(row(), language="en"), vocabulary.encode("One two."))
+    assert [timed.text for text in result.texts for timed in text.timed_texts] == texts
+    assert [prefix.strip() for prefix in given] == prefixes
+
+
+def test_known_text_that_is_too_long_is_not_used() -> None:
+    engine = scripted_engine([" Five."])
+    vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=True)
+    options = Options(language="en", vad=False)
+    decoder = ChunkDecoder(shared_model(engine, options), EXTRACTOR, options)
+    known = vocabulary.encode("one " * 300)
+    assert len(known) > GIVEN_TOKENS
+    [text] = decoder(replace(row(), language="en"), known).texts
+    assert [timed.text for timed in text.timed_texts] == ["Five."]
+    assert len(engine.prompts[0]) == 4
 
 
 def test_rows_are_padded_with_their_own_silence() -> None:

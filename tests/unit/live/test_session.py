@@ -97,6 +97,38 @@ def test_the_events_of_two_turns_come_in_order(asr: wb.Transcriber) -> None:
     assert ids == list(range(len(ids)))
 
 
+def test_the_final_text_of_a_turn_begins_with_the_known_text_before(engine: FakeEngine) -> None:
+    with wb.Transcriber(engine) as asr:
+        events_of(asr.live(language="en", beam_size=3), audio(1.0, 3.0, 1.0, 3.0, 13.0, 3.0, 1.0))
+    finals = [call.prompt for call in engine.calls if call.options.beam_size == 3]
+    start = finals[0].index(engine.tokenizer.token_to_id("<|notimestamps|>") or -1)
+    prefixes = [str(engine.tokenizer.decode(list(prompt[start + 1 :]))) for prompt in finals]
+    assert prefixes[0] == ""
+    assert "one two three four five six" in [prefix.strip() for prefix in prefixes[1:]]
+    assert prefixes[-1] == "", "nobody has spoken for more than 10 s"
+
+
+def test_the_newest_audio_has_a_window_of_its_own(
+    asr: wb.Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows: list[int] = []
+    encode = FakeEngine.encode
+
+    def recorded(self: FakeEngine, features: Any) -> Any:
+        windows.append(features.shape[2])
+        return encode(self, features)
+
+    monkeypatch.setattr(FakeEngine, "encode", recorded)
+    session = asr.live(language="en", turns="manual", delay="medium")
+    feed(session, audio(0.1, 4.5))
+    partial = set(windows)
+    session.close()
+    list(session)
+    assert partial <= {500, 750}, "3 s of silence, in steps of 2.5 s"
+    assert 750 in partial
+    assert windows[-1] == 1000, "a final text has 5 s of silence, in steps of 5 s"
+
+
 def test_settled_words_have_times_within_the_turn(asr: wb.Transcriber) -> None:
     events = events_of(asr.live(language="en"), audio(2.0, 3.0, 1.0))
     words = [word for event in events if isinstance(event, Settled) for word in event.words]
