@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import whisperbatch as wb
-from whisperbatch.cli.flags import DEFAULT_MODEL, MESSAGES, Model, Verbose
+from whisperbatch.cli.flags import DEFAULT_MODEL, MESSAGES, OUTPUT_FILE, Model, Verbose
 from whisperbatch.cli.live_screen import LISTENING, LiveScreen, open_live_screen
 from whisperbatch.cli.messages import message_of
 from whisperbatch.cli.microphone import Microphone, list_devices
@@ -26,7 +26,6 @@ from whisperbatch.cli.transcribe import checked_formats, is_file, with_words
 from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import (
     AudioError,
-    BacklogError,
     ClosedError,
     OptionError,
     WhisperBatchError,
@@ -50,7 +49,6 @@ from whisperbatch.writers import (
 MIN_RATE: Final = 8_000  # Hz, of raw samples
 MAX_RATE: Final = 192_000  # Hz, of raw samples
 BLOCK: Final = 0.1  # seconds of raw samples that are read at a time
-WAIT: Final = 0.1  # seconds before samples that the session did not take are given again
 ENDING: Final = "ended; the last text follows, a second Ctrl-C stops at once"
 
 
@@ -95,8 +93,8 @@ class LiveArguments:
         typer.Option(
             *("--output", "-o"),
             metavar="FILE",
-            help="Also write the final text, for example to talk.srt; the suffix is the format. "
-            "The file is complete after each sentence, and an existing file is replaced.",
+            help=f"Also write the final text. {OUTPUT_FILE} It is complete after each turn, and an "
+            "existing file is replaced.",
             show_default=False,
         ),
     ] = ""
@@ -339,8 +337,7 @@ class _Run:
         """Give the audio to the session."""
         try:
             for block in blocks:
-                while not self._given(session, block, waits=waits):
-                    self.ended.wait(WAIT)
+                session.feed(block, timeout=None if waits else 0.0)
                 if self.ended.is_set():
                     break
         except ClosedError:
@@ -351,15 +348,6 @@ class _Run:
             self._failure = AudioError(f"standard input cannot be read: {error.strerror}")
         finally:
             session.close()
-
-    def _given(self, session: LiveSession, block: bytes, *, waits: bool) -> bool:
-        try:
-            session.feed(block)
-        except BacklogError:
-            if not waits or self.ended.is_set():
-                raise
-            return False
-        return True
 
 
 def _raw_blocks(rate: int) -> Iterator[bytes]:

@@ -19,7 +19,6 @@ from tests.unit.cli.displays import Display
 from tests.unit.cli.fake_live import FakeSession, FakeTranscriber, failed, final
 from tests.unit.transcripts import segment
 from whisperbatch.cli import app as program
-from whisperbatch.cli import live
 from whisperbatch.cli.live import GrowingFile, LiveArguments, transcribe_live
 from whisperbatch.cli.live_screen import (
     LISTENING,
@@ -301,7 +300,6 @@ def test_raw_samples_of_standard_input_are_fed_in_blocks(
 def test_a_pipe_waits_while_the_session_is_busy(
     opened: Callable[[FakeSession], FakeTranscriber], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "WAIT", 0.001)
     session = FakeSession(refused=5)
     opened(session)
     give_input(monkeypatch, b"ab" * 4000)
@@ -519,8 +517,8 @@ def test_ctrl_c_ends_the_audio_and_the_last_text_is_printed(
     before = signal.getsignal(signal.SIGINT)
 
     class Speaking(FakeSession):
-        def feed(self, samples: bytes) -> None:
-            super().feed(samples)
+        def feed(self, samples: bytes, *, timeout: float | None = 0.0) -> None:
+            super().feed(samples, timeout=timeout)
             if len(self.fed) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
 
