@@ -168,6 +168,18 @@ def test_the_rate_is_changed_without_aliases(site: Site, page: Any, rate: int) -
         assert level(13_500) < 0.01
 
 
+def test_a_pause_begins_a_paragraph(site: Site, page: Any) -> None:
+    """The pause is counted from the last word, not from the end of the turn after its silence."""
+    live = speak(page, site)
+    live.turn(0.1, 2.0, "One", "One.", "a")
+    live.say(f"{BUFFER}.speech_stopped", "a", audio_end_ms=3000)
+    live.turn(3.3, 4.0, " Two", " Two.", "b")
+    live.say(f"{BUFFER}.speech_stopped", "b", audio_end_ms=5000)
+    live.turn(5.6, 6.0, " Three", " Three.", "c")
+    wait_for_text(page, "Three.")
+    assert page.locator("#transcript .words").all_inner_texts() == ["One. Two.", "Three."]
+
+
 def test_downloads_have_the_text(site: Site, page: Any) -> None:
     live = speak(page, site)
     live.turn(0.25, 2.5, "Good", "Good morning, Ann.", "a")
@@ -310,11 +322,14 @@ def test_a_session_that_is_refused_says_so(site: Site, page: Any) -> None:
 
 
 def test_a_file_is_transcribed_with_progress_and_can_be_cancelled(site: Site, page: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 720})
     page.goto(site.url)
     site.engine.go.clear()
     dropped(page, wav(70))
     state(page, "sending")
     until(lambda: not site.is_idle, "the server has no request")
+    assert fits(page)
+    picture(page, "sending-360")
     page.keyboard.press("Escape")
     state(page, "empty")
     message(page, "Cancelled")

@@ -219,6 +219,8 @@ def test_a_dropped_file_becomes_text(
             "(all) => all.map((e) => getComputedStyle(e).color)"
         )
         assert len(set(colours)) == 3
+        assert page.evaluate("document.documentElement.scrollHeight > innerHeight")
+        assert page.evaluate("scrollY") == 0, "a file is read from its start"
     else:
         assert names == {None}
         assert page.locator(".speaker").count() == 0

@@ -82,7 +82,7 @@ function isAtEnd() {
 }
 
 function show(item) {
-  const follow = isAtEnd();
+  const follow = state() !== "sending" && isAtEnd(); // the text of a file is read from its start
   const place = shown.get(item.id) ?? insert(item);
   const parts = item.sentences.filter((sentence) => sentence.text.trim()).map((sentence) => sentenceElement(item, sentence));
   const settled = textOf(item);
@@ -369,7 +369,7 @@ function request(file, careful) {
   if ($("language").value) fields.language = $("language").value;
   if ($("speakers").checked) fields.diarize = "true";
   if (careful) fields.beam_size = "5";
-  const sent = (share) => (share < 1 ? step(`Sending: ${Math.floor(share * 100)} %`, share) : step("Listening …"));
+  const sent = (share) => (share < 1 ? step(`Sending: ${Math.floor(share * 100)} %`, share) : step("Transcribing …"));
   upload = sendFile({ base, key: $("key").value.trim(), file, fields, sent, event: received });
   return upload.done;
 }
