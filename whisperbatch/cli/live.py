@@ -16,13 +16,14 @@ from typing import Annotated, Any, Final
 import typer
 
 import whisperbatch as wb
+from whisperbatch.addresses import without_secrets
 from whisperbatch.cli.flags import DEFAULT_MODEL, MESSAGES, OUTPUT_FILE, Model, Verbose
 from whisperbatch.cli.live_screen import LISTENING, LiveScreen, open_live_screen
 from whisperbatch.cli.messages import message_of
 from whisperbatch.cli.microphone import Microphone, list_devices
 from whisperbatch.cli.printing import ExitOnSignal, loading_status, print_note, print_result
 from whisperbatch.cli.recordings import with_home
-from whisperbatch.cli.transcribe import checked_formats, is_file, with_words
+from whisperbatch.cli.transcribe import is_file, with_words
 from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import (
     AudioError,
@@ -37,6 +38,8 @@ from whisperbatch.live.settings import live_options, split_keywords
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers import (
+    FORMATS,
+    SPEAKER_FORMATS,
     TABLE_FORMATS,
     FileOptions,
     SubtitleOptions,
@@ -132,7 +135,11 @@ def transcribe_live(arguments: LiveArguments) -> int:
     file = _file_of(arguments)
     keywords = _keywords(arguments)
     microphone = None if _has_source(arguments) else Microphone(arguments.input_device)
-    screen = open_live_screen(json_lines=arguments.json_lines, quiet=arguments.quiet)
+    screen = open_live_screen(
+        json_lines=arguments.json_lines,
+        quiet=arguments.quiet,
+        shows_lag=arguments.source in ("", "-") or "://" in arguments.source,
+    )
     run = _Run(screen, file)
     with ExitOnSignal(run.say_goodbye, first=run.end), closing(screen), ExitStack() as stack:
         with loading_status(arguments.model, screen.show_status):
@@ -145,9 +152,20 @@ def transcribe_live(arguments: LiveArguments) -> int:
             start = partial(asr.live, sampling_rate=arguments.raw, **keywords)
             blocks = _raw_blocks(arguments.raw)
         else:
-            start, blocks = partial(asr.live, with_home(arguments.source), **keywords), None
+            start, blocks = partial(_read, asr, with_home(arguments.source), keywords), None
         run.transcribe(start, blocks, waits=microphone is None)
     return run.status
+
+
+def _read(asr: wb.Transcriber, source: str, keywords: Mapping[str, Any]) -> LiveSession:
+    """Return a session that reads its source itself."""
+    try:
+        return asr.live(source, **keywords)
+    except AudioError as error:
+        if source != "-":
+            raise
+        hint = "samples without a header need --raw with their rate, for example --raw 16000"
+        raise AudioError(f"{error}; {hint}") from error
 
 
 def _keywords(arguments: LiveArguments) -> dict[str, Any]:
@@ -195,15 +213,18 @@ def _file_of(arguments: LiveArguments) -> "GrowingFile | None":
     """Return the file of --output, and make its folder.
 
     Raises:
-        OptionError: the path has no suffix of a format.
+        OptionError: the path has no suffix of a format, or is no file of this machine.
         WriteError: the folder cannot be made.
     """
     path = with_home(arguments.file)
     if not path:
         return None
-    if not is_file(path):
-        raise OptionError(f"--output {path} must be a file, such as talk.srt")
-    [name] = checked_formats([format_of(path)], arguments.options)
+    name, known = format_of(path), [name for name in FORMATS if name not in SPEAKER_FORMATS]
+    if name not in known or "://" in path or not is_file(path):
+        raise OptionError(
+            f"--output {without_secrets(path, whole=True)} must be a file on this machine, such as "
+            f"talk.srt; its suffix is one of {', '.join(known)}"
+        )
     options = (arguments.tables if name in TABLE_FORMATS else arguments.layout).fitted(name)
     make_folder(Path(path).parent)
     return GrowingFile(Path(path), options)

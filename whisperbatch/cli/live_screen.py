@@ -182,10 +182,13 @@ class LiveTerminal:
     Args:
         console: the terminal.
         quiet: show no status.
+        shows_lag: show how far the text is behind. A file is read ahead of its text.
     """
 
-    def __init__(self, console: SharedConsole, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
+    def __init__(
+        self, console: SharedConsole, *, quiet: bool = False, shows_lag: bool = True
+    ) -> None:
+        self._console, self._quiet, self._shows_lag = console, quiet, shows_lag
         self._turns = Turns()
         self._status, self._lag = "", 0.0
         self._live = Live(
@@ -198,7 +201,7 @@ class LiveTerminal:
         """See `LiveScreen`."""
         with self._console:
             if isinstance(event, Lag):
-                self._lag = event.seconds
+                self._lag = event.seconds if self._shows_lag else 0.0
             elif isinstance(event, TurnStarted) and self._status == LISTENING:
                 self._status = ""
             self._turns.take(event)
@@ -267,10 +270,16 @@ class LiveTerminal:
         return lines
 
 
-def open_live_screen(*, json_lines: bool, quiet: bool) -> LiveScreen:
-    """Return the screen for the terminal, pipe or file that standard output is."""
+def open_live_screen(*, json_lines: bool, quiet: bool, shows_lag: bool = True) -> LiveScreen:
+    """Return the screen for the terminal, pipe or file that standard output is.
+
+    Args:
+        json_lines: print each event as a line of JSON.
+        quiet: show no status.
+        shows_lag: on a terminal, show how far the text is behind.
+    """
     if json_lines:
         return LiveRecords(quiet=quiet)
     if sys.stdout.isatty():
-        return LiveTerminal(SharedConsole(), quiet=quiet)
+        return LiveTerminal(SharedConsole(), quiet=quiet, shows_lag=shows_lag)
     return LiveLines(quiet=quiet)

@@ -19,6 +19,7 @@ from tests.unit.cli.displays import Display
 from tests.unit.cli.fake_live import FakeSession, FakeTranscriber, failed, final
 from tests.unit.transcripts import segment
 from whisperbatch.cli import app as program
+from whisperbatch.cli import live
 from whisperbatch.cli.live import GrowingFile, LiveArguments, transcribe_live
 from whisperbatch.cli.live_screen import (
     LISTENING,
@@ -169,8 +170,9 @@ def test_a_terminal_shows_the_status_the_lag_and_failures() -> None:
     screen.close()
     assert display.rows() == ["    0:01  Well,", "failed out of memory"]
     quiet = Display(60)
-    screen = LiveTerminal(quiet.console, quiet=True)
+    screen = LiveTerminal(quiet.console, quiet=True, shows_lag=False)
     screen.show_status(LISTENING)
+    screen.show(Lag(12.4))
     assert quiet.rows() == []
     screen.close()
 
@@ -322,6 +324,50 @@ def test_other_sources_are_read_by_the_session(
     assert capsys.readouterr().out == "Hello Ann, how are you?\n"
 
 
+@pytest.mark.parametrize(
+    ("source", "shown"), [("talk.wav", False), ("-", True), ("rtmp://host/live", True)]
+)
+def test_the_lag_of_a_file_is_not_shown(
+    source: str,
+    *,
+    shown: bool,
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file is read ahead of its text."""
+    asked: list[bool] = []
+
+    def open_screen(*, shows_lag: bool, **_: bool) -> LiveLines:
+        asked.append(shows_lag)
+        return LiveLines()
+
+    monkeypatch.setattr(live, "open_live_screen", open_screen)
+    session = FakeSession()
+    session.close()
+    opened(session)
+    assert transcribe_live(arguments(source=source)) == 0
+    assert asked == [shown]
+
+
+@pytest.mark.parametrize(("source", "has_hint"), [("-", True), ("talk.wav", False)])
+def test_samples_without_a_header_get_a_hint(
+    source: str,
+    *,
+    has_hint: bool,
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transcriber = opened(FakeSession())
+
+    def refuse(*_: object, **__: object) -> FakeSession:
+        raise AudioError("is not media", source=source)
+
+    monkeypatch.setattr(transcriber, "live", refuse)
+    with pytest.raises(AudioError, match=f"^{source}: is not media") as error:
+        transcribe_live(arguments(source=source))
+    assert ("--raw 16000" in str(error.value)) is has_hint
+
+
 def test_a_failed_turn_gives_status_1(opened: Callable[[FakeSession], FakeTranscriber]) -> None:
     session = FakeSession((failed(0), *FINE))
     session.close()
@@ -334,9 +380,11 @@ def test_a_failed_turn_gives_status_1(opened: Callable[[FakeSession], FakeTransc
     [
         ({"raw": 16000, "source": "talk.wav"}, "--raw has an effect on standard input only"),
         ({"source": "-", "input_device": "USB"}, "--input-device has no effect"),
-        ({"source": "-", "file": "texts/"}, "--output texts/ must be a file, such as talk.srt"),
-        ({"source": "-", "file": "talk.rttm"}, "--format rttm needs speakers"),
-        ({"source": "-", "file": "talk.docx"}, "docx is none of txt, srt"),
+        ({"source": "-", "file": "texts/"}, "--output texts/ must be a file"),
+        ({"source": "-", "file": "talk.rttm"}, "its suffix is one of txt, srt, vtt, tsv, json"),
+        ({"source": "-", "file": "talk.docx"}, "--output talk.docx must be a file"),
+        ({"source": "-", "file": "talk"}, "--output talk must be a file"),
+        ({"source": "-", "file": "s3://ab:c@d/talk.srt"}, "d/talk.srt must be a file on this"),
         ({"source": "-", "options": {"beam_size": 0}}, "beam_size"),
         ({"source": "-", "options": {"delay": "slow"}}, "delay"),
         ({"source": "-", "options": {"diarize": True}}, "diarize"),
