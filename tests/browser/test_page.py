@@ -175,9 +175,15 @@ def test_a_pause_begins_a_paragraph(site: Site, page: Any) -> None:
     live.say(f"{BUFFER}.speech_stopped", "a", audio_end_ms=3000)
     live.turn(3.3, 4.0, " Two", " Two.", "b")
     live.say(f"{BUFFER}.speech_stopped", "b", audio_end_ms=5000)
-    live.turn(5.6, 6.0, " Three", " Three.", "c")
-    wait_for_text(page, "Three.")
-    assert page.locator("#transcript .words").all_inner_texts() == ["One. Two.", "Three."]
+    live.say(f"{BUFFER}.speech_started", "c", audio_start_ms=5600)
+    words = [{"word": " Three", "start": 5.7, "end": 6.0}]
+    live.say(f"{ITEM}.delta", "c", delta=" Three", words=words)
+    live.say(f"{ITEM}.tail", "c", text=" and more")
+    live.say(f"{BUFFER}.speech_stopped", "c", audio_end_ms=7200)
+    live.turn(7.6, 8.0, " Four", " Four.", "d")  # more words of the turn before are still to come
+    wait_for_text(page, "Four.")
+    lines = page.locator("#transcript .words").all_inner_texts()
+    assert lines == ["One. Two.", "Three and more Four."]
 
 
 def test_downloads_have_the_text(site: Site, page: Any) -> None:
