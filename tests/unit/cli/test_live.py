@@ -155,6 +155,23 @@ def test_turns_are_shown_in_their_order_when_they_overlap() -> None:
     assert display.rows() == ["    0:03  Hello Ann, how are you?", "    0:06  Fine."]
 
 
+@pytest.mark.parametrize(
+    ("width", "rows"),
+    [
+        (30, ["    0:03  Hello Ann, how are", "          you?", "    0:06  Fine."]),
+        (29, ["Hello Ann, how are you?", "Fine."]),
+        (20, ["Hello Ann, how are", "you?", "Fine."]),
+    ],
+)
+def test_a_narrow_terminal_has_no_times(width: int, rows: list[str]) -> None:
+    display = Display(width)
+    screen = LiveTerminal(display.console)
+    for event in (*HELLO, DONE, *FINE):
+        screen.show(event)
+    screen.close()
+    assert display.rows() == rows
+
+
 def test_a_terminal_shows_the_status_the_lag_and_failures() -> None:
     display = Display(60)
     screen = LiveTerminal(display.console)
