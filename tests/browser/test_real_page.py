@@ -183,8 +183,8 @@ def test_speech_becomes_text(
 @pytest.fixture(scope="module")
 def call() -> Recording:
     """A recorded telephone call of two men, and then a woman who reads."""
-    parts = [clips.telephone_clip(), recordings.prompts("en", duration=12)]
-    samples = np.concatenate([part.samples for part in parts])
+    parts = (clips.telephone_clip().samples, recordings.prompts("en", duration=12).samples)
+    samples = np.concatenate(parts)
     return Recording("call", samples, tuple[Utterance, ...]())
 
 
