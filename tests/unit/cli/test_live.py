@@ -37,6 +37,7 @@ from whisperbatch.errors import (
 )
 from whisperbatch.live import Lag, LiveEvent, Settled, Tail, TurnEnded, TurnStarted
 from whisperbatch.types import Word
+from whisperbatch.writers import FORMATS, SPEAKER_FORMATS
 
 HELLO: tuple[LiveEvent, ...] = (
     TurnStarted(0, 3.1),
@@ -265,6 +266,19 @@ def test_the_file_grows_and_is_complete_after_each_final_text(tmp_path: Path) ->
         ("2", "Fine, thanks."),
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["talk.srt"]
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in SPEAKER_FORMATS])
+def test_a_file_of_each_format_grows(
+    name: str, tmp_path: Path, opened: Callable[[FakeSession], FakeTranscriber]
+) -> None:
+    session = FakeSession((*HELLO, DONE, *FINE, THANKS))
+    session.close()
+    opened(session)
+    path = tmp_path / "texts" / f"talk.{name.upper()}"
+    assert transcribe_live(arguments(source="talk.wav", file=str(path))) == 0
+    text = path.read_text(encoding="utf-8")
+    assert text.index("Hello, Ann! How are you?") < text.index("Fine, thanks.")
 
 
 def test_a_file_that_cannot_be_written_does_not_end_the_session(
