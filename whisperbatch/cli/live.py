@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Final
@@ -159,11 +160,12 @@ def transcribe_live(arguments: LiveArguments) -> int:
 
 def _read(asr: wb.Transcriber, source: str, keywords: Mapping[str, Any]) -> LiveSession:
     """Return a session that reads its source itself."""
-    try:
+    if source != "-":
         return asr.live(source, **keywords)
+    file = _standard_input()
+    try:
+        return asr.live(file, **keywords)
     except AudioError as error:
-        if source != "-":
-            raise
         hint = "samples without a header need --raw with their rate, for example --raw 16000"
         raise AudioError(f"{error}; {hint}") from error
 
@@ -372,11 +374,22 @@ class _Run:
 
 
 def _raw_blocks(rate: int) -> Iterator[bytes]:
-    """Yield the samples of standard input as they come.
-
-    The buffer of `sys.stdin` is not used: after Ctrl-C, a thread that still waits for input would
-    hold its lock, and Python would abort when the process ends.
-    """
-    size = int(BLOCK * rate) * 2
-    while block := sys.stdin.buffer.raw.read(size):  # type: ignore[union-attr]  # a BufferedReader
+    """Yield the samples of standard input as they come."""
+    file, size = _standard_input(), int(BLOCK * rate) * 2
+    while block := file.read(size):
         yield block
+
+
+def _standard_input() -> FileIO:
+    """Return standard input without its buffer.
+
+    After Ctrl-C, a thread that still waits for input would hold the lock of the buffer, and Python
+    would abort when the process ends. The buffer would also wait until it is full.
+
+    Raises:
+        AudioError: standard input is closed.
+    """
+    file: FileIO | None = getattr(getattr(sys.stdin, "buffer", None), "raw", None)
+    if file is None:
+        raise AudioError("standard input is closed; give a file, or connect a pipe")
+    return file

@@ -344,15 +344,30 @@ def test_a_pipe_waits_while_the_session_is_busy(
 def test_other_sources_are_read_by_the_session(
     source: str,
     opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    give_input(monkeypatch, b"a file")
     session = FakeSession((*HELLO, DONE))
     session.close()
     transcriber = opened(session)
     assert transcribe_live(arguments(source=source, options={"beam_size": 2})) == 0
-    assert transcriber.given == (source,)
+    # the buffer of standard input is not read: see `_standard_input`
+    assert transcriber.given == (sys.stdin.buffer.raw if source == "-" else source,)  # type: ignore[attr-defined]  # a fake
     assert transcriber.keywords == {"beam_size": 2}
     assert capsys.readouterr().out == "Hello Ann, how are you?\n"
+
+
+@pytest.mark.parametrize("values", [{"source": "-"}, {"raw": 16000}], ids=str)
+def test_standard_input_is_closed(
+    values: dict[str, Any],
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    opened(FakeSession())
+    with pytest.raises(AudioError, match="standard input is closed"):
+        transcribe_live(arguments(**values))
 
 
 @pytest.mark.parametrize(
@@ -372,6 +387,7 @@ def test_the_lag_of_a_file_is_not_shown(
         asked.append(shows_lag)
         return LiveLines()
 
+    give_input(monkeypatch, b"")
     monkeypatch.setattr(live, "open_live_screen", open_screen)
     session = FakeSession()
     session.close()
@@ -388,6 +404,7 @@ def test_samples_without_a_header_get_a_hint(
     opened: Callable[[FakeSession], FakeTranscriber],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    give_input(monkeypatch, b"samples")
     transcriber = opened(FakeSession())
 
     def refuse(*_: object, **__: object) -> FakeSession:

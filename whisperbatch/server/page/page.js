@@ -1,6 +1,6 @@
 // What is shown, and what the user does. The state of the page is `document.body.dataset.state`:
-//   empty ──> starting ──> live ──> finishing ──> done       the microphone
-//   empty, done ──> sending ──> done                         a file
+//   empty -> starting -> live -> finishing -> done       the microphone
+//   empty, done -> sending -> done                         a file
 import { authorization, canTellSpeakers, fileOf, LiveSession, needsSpace, reasonOf, Recording, sendFile, speakerName, textOf, Transcript } from "./speech.js";
 
 const $ = (id) => document.getElementById(id);
@@ -82,7 +82,7 @@ function isAtEnd() {
 }
 
 function show(item) {
-  const follow = state() !== "sending" && isAtEnd(); // the text of a file is read from its start
+  const follow = state() !== "sending" && isAtEnd(); // files are read from their start
   const place = shown.get(item.id) ?? insert(item);
   const parts = item.sentences.filter((sentence) => sentence.text.trim()).map((sentence) => sentenceElement(item, sentence));
   const settled = textOf(item);
