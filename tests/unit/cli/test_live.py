@@ -353,7 +353,7 @@ def test_other_sources_are_read_by_the_session(
     transcriber = opened(session)
     assert transcribe_live(arguments(source=source, options={"beam_size": 2})) == 0
     # the buffer of standard input is not read: see `_standard_input`
-    assert transcriber.given == (sys.stdin.buffer.raw if source == "-" else source,)  # type: ignore[attr-defined]  # a fake
+    assert transcriber.given == (sys.stdin.buffer.raw if source == "-" else source,)  # type: ignore[union-attr]  # a fake
     assert transcriber.keywords == {"beam_size": 2}
     assert capsys.readouterr().out == "Hello Ann, how are you?\n"
 
