@@ -14,8 +14,9 @@ step before is known: the ages have no time of the engine, and are the same on e
 import argparse
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -140,38 +141,42 @@ def materials(seconds: float, seeds: Iterable[int]) -> list[tuple[str, Recording
     return found
 
 
-def play(session: LiveSession, samples: Samples) -> Played:
-    """Feed samples in real time, and return what the session said."""
+@contextmanager
+def collecting(session: LiveSession) -> Iterator[Played]:
+    """Read the events of a session in a thread; at the end of the block, close the session."""
     played = Played()
     reader = threading.Thread(target=played.collect, args=(session,))
     reader.start()
+    try:
+        yield played
+    finally:
+        session.close()
+        reader.join()
+
+
+def play(session: LiveSession, samples: Samples) -> Played:
+    """Feed samples in real time, and return what the session said."""
     size = round(BLOCK * SAMPLING_RATE)
     begun = time.monotonic()
-    try:
-        for start in range(0, len(samples), size):
-            wait = begun + (start + size) / SAMPLING_RATE - time.monotonic()
-            time.sleep(max(wait, 0.0))
-            session.feed(samples[start : start + size])
-        session.close()
-    except wb.BacklogError:
-        played.lag = session.lag
-        session.close()
-    reader.join()
+    with collecting(session) as played:
+        try:
+            for start in range(0, len(samples), size):
+                wait = begun + (start + size) / SAMPLING_RATE - time.monotonic()
+                time.sleep(max(wait, 0.0))
+                session.feed(samples[start : start + size])
+        except wb.BacklogError:
+            played.lag = session.lag
     return played
 
 
 def play_in_steps(session: LiveSession, samples: Samples) -> Played:
     """Feed samples, each step when the text of the step before is known."""
-    played = Played()
-    reader = threading.Thread(target=played.collect, args=(session,))
-    reader.start()
     size = round(STEP * SAMPLING_RATE)
-    for start in range(0, len(samples), size):
-        session.feed(samples[start : start + size])
-        session._wait_for_text()  # noqa: SLF001 - for measurements
-        time.sleep(0.001)  # for the reader
-    session.close()
-    reader.join()
+    with collecting(session) as played:
+        for start in range(0, len(samples), size):
+            session.feed(samples[start : start + size])
+            session._wait_for_text()  # noqa: SLF001 - for measurements
+            time.sleep(0.001)  # for the reader
     return played
 
 

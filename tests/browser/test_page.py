@@ -4,36 +4,35 @@ They are skipped without Chromium and Playwright: `make browser` installs Playwr
 """
 
 import json
-import os
 import re
-import shutil
 import wave
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
+from tests.browser.chromium import (
+    LATE,
+    chromium,
+    downloaded,
+    fits,
+    message,
+    picture,
+    state,
+    stop,
+    sync_api,
+    text_of,
+    wait_for_text,
+    window,
+)
 from tests.browser.serving import BUFFER, ITEM, RATE, Played, Site, serving, until
 from tests.unit.fakes import noise
 from tests.unit.media_files import encode
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-if CHROMIUM is None:
-    pytest.skip("Chromium is not installed", allow_module_level=True)
-
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TONE: Final = 440.0  # Hz, of the microphone
-PICTURES: Final = os.environ.get("WHISPERBATCH_PICTURES")  # a folder for the pictures of the page
-FLAGS: Final = (
-    *("--headless=new", "--no-sandbox", "--autoplay-policy=no-user-gesture-required"),
-    *("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"),
-    "--host-resolver-rules=MAP speech.internal 127.0.0.1",
-)
-LATE: Final = 60_000  # ms, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +45,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         file.setsampwidth(2)
         file.setframerate(48_000)
         file.writeframes(samples.tobytes())
-    flags = [*FLAGS, f"--use-file-for-fake-audio-capture={path}"]
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield chromium
-        chromium.close()
+    with chromium(path) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -61,32 +57,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A window without an error on its console."""
-    opened = browser.new_page(viewport={"width": 960, "height": 720}, locale="en-GB")
-    opened.set_default_timeout(LATE)
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda line: errors.append(line.text) if "Policy" in line.text else None)
-    yield opened
-    opened.close()
-    assert errors == []
-
-
-def state(page: Any, wanted: str) -> None:
-    page.wait_for_selector(f"body[data-state={wanted}]")
-
-
-def text_of(page: Any) -> str:
-    return " ".join(page.locator("#transcript .words").all_inner_texts())
-
-
-def wait_for_text(page: Any, text: str) -> None:
-    sync_api.expect(page.locator("#transcript")).to_contain_text(text, timeout=LATE)
-
-
-def message(page: Any, part: str) -> str:
-    sync_api.expect(page.locator("#message")).to_contain_text(part, timeout=LATE)
-    return str(page.locator("#message").inner_text())
+    with window(browser) as opened:
+        yield opened
 
 
 def speak(page: Any, site: Site) -> Played:
@@ -98,38 +70,12 @@ def speak(page: Any, site: Site) -> Played:
     return site.live
 
 
-def stop(page: Any) -> None:
-    page.locator("#record").click()
-    state(page, "done")
-
-
-def downloaded(page: Any, form: str) -> str:
-    with page.expect_download() as found:
-        page.locator(f"[data-format={form}]").click()
-    assert found.value.suggested_filename.endswith(f".{form}")
-    return str(Path(found.value.path()).read_text(encoding="utf-8"))
-
-
-def dropped(page: Any, data: bytes, name: str = "talk.wav") -> None:
-    page.locator("#file").set_input_files([{"name": name, "mimeType": "audio/wav", "buffer": data}])
-
-
 def wav(seconds: float) -> bytes:
     return encode([noise(seconds)], "wav", "pcm_s16le", rate=16_000)
 
 
-def picture(page: Any, name: str) -> None:
-    if PICTURES:
-        page.screenshot(path=f"{PICTURES}/{name}.png")
-
-
-def fits(page: Any) -> bool:
-    """Whether nothing is wider than the window, and no text of a button has two lines."""
-    wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    heights = page.evaluate(
-        "[...document.querySelectorAll('button')].map((b) => b.offsetHeight).filter(Boolean)"
-    )
-    return bool(wide) and max(heights) <= 80
+def dropped(page: Any, data: bytes, name: str = "talk.wav") -> None:
+    page.locator("#file").set_input_files([{"name": name, "mimeType": "audio/wav", "buffer": data}])
 
 
 def test_a_tail_is_replaced_and_final_text_replaces_settled_text(site: Site, page: Any) -> None:
@@ -220,6 +166,24 @@ def test_the_rate_is_changed_without_aliases(site: Site, page: Any, rate: int) -
     assert level(3000) == pytest.approx(1, abs=0.02)
     if rate > 2 * 13_500:
         assert level(13_500) < 0.01
+
+
+def test_a_pause_begins_a_paragraph(site: Site, page: Any) -> None:
+    """The pause is counted from the last word, not from the end of the turn after its silence."""
+    live = speak(page, site)
+    live.turn(0.1, 2.0, "One", "One.", "a")
+    live.say(f"{BUFFER}.speech_stopped", "a", audio_end_ms=3000)
+    live.turn(3.3, 4.0, " Two", " Two.", "b")
+    live.say(f"{BUFFER}.speech_stopped", "b", audio_end_ms=5000)
+    live.say(f"{BUFFER}.speech_started", "c", audio_start_ms=5600)
+    words = [{"word": " Three", "start": 5.7, "end": 6.0}]
+    live.say(f"{ITEM}.delta", "c", delta=" Three", words=words)
+    live.say(f"{ITEM}.tail", "c", text=" and more")
+    live.say(f"{BUFFER}.speech_stopped", "c", audio_end_ms=7200)
+    live.turn(7.6, 8.0, " Four", " Four.", "d")  # more words of the turn before are still to come
+    wait_for_text(page, "Four.")
+    lines = page.locator("#transcript .words").all_inner_texts()
+    assert lines == ["One. Two.", "Three and more Four."]
 
 
 def test_downloads_have_the_text(site: Site, page: Any) -> None:
@@ -364,11 +328,14 @@ def test_a_session_that_is_refused_says_so(site: Site, page: Any) -> None:
 
 
 def test_a_file_is_transcribed_with_progress_and_can_be_cancelled(site: Site, page: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 720})
     page.goto(site.url)
     site.engine.go.clear()
     dropped(page, wav(70))
     state(page, "sending")
     until(lambda: not site.is_idle, "the server has no request")
+    assert fits(page)
+    picture(page, "sending-360")
     page.keyboard.press("Escape")
     state(page, "empty")
     message(page, "Cancelled")

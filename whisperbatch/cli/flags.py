@@ -98,6 +98,7 @@ HELP_TEXTS: Final = {
 }
 """Help texts of flags that are written in another way, or need less, than in Python."""
 
+OUTPUT_FILE: Final = "A file such as talk.srt: its suffix is the format."  # for --output
 MESSAGES: Final = "Pictures and messages"  # heading of flags
 WHOLE_PAGE: Final = "whisperbatch.whole_page"  # key of a context: whether --help was given
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Final
@@ -16,17 +17,17 @@ from typing import Annotated, Any, Final
 import typer
 
 import whisperbatch as wb
-from whisperbatch.cli.flags import DEFAULT_MODEL, MESSAGES, Model, Verbose
+from whisperbatch.addresses import without_secrets
+from whisperbatch.cli.flags import DEFAULT_MODEL, MESSAGES, OUTPUT_FILE, Model, Verbose
 from whisperbatch.cli.live_screen import LISTENING, LiveScreen, open_live_screen
 from whisperbatch.cli.messages import message_of
 from whisperbatch.cli.microphone import Microphone, list_devices
 from whisperbatch.cli.printing import ExitOnSignal, loading_status, print_note, print_result
 from whisperbatch.cli.recordings import with_home
-from whisperbatch.cli.transcribe import checked_formats, is_file, with_words
+from whisperbatch.cli.transcribe import is_file, with_words
 from whisperbatch.engines.settings import settings_of
 from whisperbatch.errors import (
     AudioError,
-    BacklogError,
     ClosedError,
     OptionError,
     WhisperBatchError,
@@ -38,6 +39,8 @@ from whisperbatch.live.settings import live_options, split_keywords
 from whisperbatch.threads import JOIN_TIMEOUT, in_background
 from whisperbatch.types import Segment, Transcript
 from whisperbatch.writers import (
+    FORMATS,
+    SPEAKER_FORMATS,
     TABLE_FORMATS,
     FileOptions,
     SubtitleOptions,
@@ -50,7 +53,6 @@ from whisperbatch.writers import (
 MIN_RATE: Final = 8_000  # Hz, of raw samples
 MAX_RATE: Final = 192_000  # Hz, of raw samples
 BLOCK: Final = 0.1  # seconds of raw samples that are read at a time
-WAIT: Final = 0.1  # seconds before samples that the session did not take are given again
 ENDING: Final = "ended; the last text follows, a second Ctrl-C stops at once"
 
 
@@ -95,8 +97,8 @@ class LiveArguments:
         typer.Option(
             *("--output", "-o"),
             metavar="FILE",
-            help="Also write the final text, for example to talk.srt; the suffix is the format. "
-            "The file is complete after each sentence, and an existing file is replaced.",
+            help=f"Also write the final text. {OUTPUT_FILE} It is complete after each turn, and an "
+            "existing file is replaced.",
             show_default=False,
         ),
     ] = ""
@@ -134,7 +136,11 @@ def transcribe_live(arguments: LiveArguments) -> int:
     file = _file_of(arguments)
     keywords = _keywords(arguments)
     microphone = None if _has_source(arguments) else Microphone(arguments.input_device)
-    screen = open_live_screen(json_lines=arguments.json_lines, quiet=arguments.quiet)
+    screen = open_live_screen(
+        json_lines=arguments.json_lines,
+        quiet=arguments.quiet,
+        shows_lag=arguments.source in ("", "-") or "://" in arguments.source,
+    )
     run = _Run(screen, file)
     with ExitOnSignal(run.say_goodbye, first=run.end), closing(screen), ExitStack() as stack:
         with loading_status(arguments.model, screen.show_status):
@@ -147,9 +153,21 @@ def transcribe_live(arguments: LiveArguments) -> int:
             start = partial(asr.live, sampling_rate=arguments.raw, **keywords)
             blocks = _raw_blocks(arguments.raw)
         else:
-            start, blocks = partial(asr.live, with_home(arguments.source), **keywords), None
+            start, blocks = partial(_read, asr, with_home(arguments.source), keywords), None
         run.transcribe(start, blocks, waits=microphone is None)
     return run.status
+
+
+def _read(asr: wb.Transcriber, source: str, keywords: Mapping[str, Any]) -> LiveSession:
+    """Return a session that reads its source itself."""
+    if source != "-":
+        return asr.live(source, **keywords)
+    file = _standard_input()
+    try:
+        return asr.live(file, **keywords)
+    except AudioError as error:
+        hint = "samples without a header need --raw with their rate, for example --raw 16000"
+        raise AudioError(f"{error}; {hint}") from error
 
 
 def _keywords(arguments: LiveArguments) -> dict[str, Any]:
@@ -197,15 +215,18 @@ def _file_of(arguments: LiveArguments) -> "GrowingFile | None":
     """Return the file of --output, and make its folder.
 
     Raises:
-        OptionError: the path has no suffix of a format.
+        OptionError: the path has no suffix of a format, or is no file of this machine.
         WriteError: the folder cannot be made.
     """
     path = with_home(arguments.file)
     if not path:
         return None
-    if not is_file(path):
-        raise OptionError(f"--output {path} must be a file, such as talk.srt")
-    [name] = checked_formats([format_of(path)], arguments.options)
+    name, known = format_of(path), [name for name in FORMATS if name not in SPEAKER_FORMATS]
+    if name not in known or "://" in path or not is_file(path):
+        raise OptionError(
+            f"--output {without_secrets(path, whole=True)} must be a file on this machine, such as "
+            f"talk.srt; its suffix is one of {', '.join(known)}"
+        )
     options = (arguments.tables if name in TABLE_FORMATS else arguments.layout).fitted(name)
     make_folder(Path(path).parent)
     return GrowingFile(Path(path), options)
@@ -339,8 +360,7 @@ class _Run:
         """Give the audio to the session."""
         try:
             for block in blocks:
-                while not self._given(session, block, waits=waits):
-                    self.ended.wait(WAIT)
+                session.feed(block, timeout=None if waits else 0.0)
                 if self.ended.is_set():
                     break
         except ClosedError:
@@ -352,22 +372,24 @@ class _Run:
         finally:
             session.close()
 
-    def _given(self, session: LiveSession, block: bytes, *, waits: bool) -> bool:
-        try:
-            session.feed(block)
-        except BacklogError:
-            if not waits or self.ended.is_set():
-                raise
-            return False
-        return True
-
 
 def _raw_blocks(rate: int) -> Iterator[bytes]:
-    """Yield the samples of standard input as they come.
-
-    The buffer of `sys.stdin` is not used: after Ctrl-C, a thread that still waits for input would
-    hold its lock, and Python would abort when the process ends.
-    """
-    size = int(BLOCK * rate) * 2
-    while block := sys.stdin.buffer.raw.read(size):  # type: ignore[union-attr]  # a BufferedReader
+    """Yield the samples of standard input as they come."""
+    file, size = _standard_input(), int(BLOCK * rate) * 2
+    while block := file.read(size):
         yield block
+
+
+def _standard_input() -> FileIO:
+    """Return standard input without its buffer.
+
+    After Ctrl-C, a thread that still waits for input would hold the lock of the buffer, and Python
+    would abort when the process ends. The buffer would also wait until it is full.
+
+    Raises:
+        AudioError: standard input is closed.
+    """
+    file: FileIO | None = getattr(getattr(sys.stdin, "buffer", None), "raw", None)
+    if file is None:
+        raise AudioError("standard input is closed; give a file, or connect a pipe")
+    return file

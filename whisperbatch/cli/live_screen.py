@@ -22,7 +22,7 @@ from whisperbatch.cli.printing import (
     print_result,
     print_text,
 )
-from whisperbatch.cli.screen import SharedConsole, hanging_lines
+from whisperbatch.cli.screen import MIN_TEXT_WIDTH, SharedConsole, hanging_lines
 from whisperbatch.live import Failed, Lag, LiveEvent, Settled, Tail, TurnStarted
 from whisperbatch.live import Final as FinalText
 from whisperbatch.text import UNSPACED, escape_controls, escape_controls_in_json
@@ -182,10 +182,13 @@ class LiveTerminal:
     Args:
         console: the terminal.
         quiet: show no status.
+        shows_lag: show how far the text is behind. A file is read ahead of its text.
     """
 
-    def __init__(self, console: SharedConsole, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
+    def __init__(
+        self, console: SharedConsole, *, quiet: bool = False, shows_lag: bool = True
+    ) -> None:
+        self._console, self._quiet, self._shows_lag = console, quiet, shows_lag
         self._turns = Turns()
         self._status, self._lag = "", 0.0
         self._live = Live(
@@ -198,7 +201,7 @@ class LiveTerminal:
         """See `LiveScreen`."""
         with self._console:
             if isinstance(event, Lag):
-                self._lag = event.seconds
+                self._lag = event.seconds if self._shows_lag else 0.0
             elif isinstance(event, TurnStarted) and self._status == LISTENING:
                 self._status = ""
             self._turns.take(event)
@@ -246,31 +249,43 @@ class LiveTerminal:
         settled = self._styled(replace(turn, tail=""))
         if len(settled) > 1:
             self._print(settled[:-1])
-            turn.text, turn.begun = settled[-1].plain[MARGIN:], True
+            turn.text, turn.begun = settled[-1].plain[self._margin :], True
+
+    @property
+    def _margin(self) -> int:
+        """Columns before the text; none in a terminal that has no room for them."""
+        return MARGIN if self._console.width >= MARGIN + MIN_TEXT_WIDTH else 0
 
     def _styled(self, turn: Turn) -> list[Text]:
         """Return the lines of a turn: its start, and its text beside it; none without text."""
         settled, text = one_line(turn.text), one_line(f"{turn.text}{turn.tail}")
         if not text:
             return []
-        start = " " * MARGIN if turn.begun else f"{clock(turn.start):>{MARGIN - 2}}  "
-        width, unspaced = self._console.width - MARGIN, turn.language in UNSPACED
+        margin = self._margin
+        start = " " * margin if turn.begun else f"{clock(turn.start):>{MARGIN - 2}}  "[:margin]
+        width, unspaced = self._console.width - margin, turn.language in UNSPACED
         lines: list[Text] = []
         place = 0  # of the line in the text
         for line in hanging_lines(text, width, unspaced=unspaced):
             place = text.index(line, place)
             styled = Text.assemble((start, "dim"), line)
-            styled.stylize("bright_black", MARGIN + max(len(settled) - place, 0))
+            styled.stylize("bright_black", margin + max(len(settled) - place, 0))
             lines.append(styled)
             place += len(line)
-            start = " " * MARGIN
+            start = " " * margin
         return lines
 
 
-def open_live_screen(*, json_lines: bool, quiet: bool) -> LiveScreen:
-    """Return the screen for the terminal, pipe or file that standard output is."""
+def open_live_screen(*, json_lines: bool, quiet: bool, shows_lag: bool = True) -> LiveScreen:
+    """Return the screen for the terminal, pipe or file that standard output is.
+
+    Args:
+        json_lines: print each event as a line of JSON.
+        quiet: show no status.
+        shows_lag: on a terminal, show how far the text is behind.
+    """
     if json_lines:
         return LiveRecords(quiet=quiet)
     if sys.stdout.isatty():
-        return LiveTerminal(SharedConsole(), quiet=quiet)
+        return LiveTerminal(SharedConsole(), quiet=quiet, shows_lag=shows_lag)
     return LiveLines(quiet=quiet)

@@ -20,6 +20,7 @@ from whisperbatch.addresses import without_secrets
 from whisperbatch.cli.flags import (
     DEFAULT_MODEL,
     MESSAGES,
+    OUTPUT_FILE,
     Inputs,
     Model,
     Verbose,
@@ -111,10 +112,9 @@ class TranscribeArguments:
         typer.Option(
             *("--output", "-o", "--output-dir"),
             metavar="PATH",
-            help="Where the result goes. A file such as talk.srt: its suffix is the format. A "
-            "folder, which is made if necessary: one or more files for each recording. Or -: the "
-            "text is printed, or with --format the file that would be written. Without this flag, "
-            "files go next to each recording.",
+            help=f"Where the result goes. {OUTPUT_FILE} A folder, which is made if necessary: one "
+            "or more files for each recording. Or -: the text is printed, or with --format the "
+            "file that would be written. Without this flag, files go next to each recording.",
             show_default=False,
         ),
     ] = ""

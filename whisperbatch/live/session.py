@@ -13,9 +13,11 @@ for the engine is replaced by one of newer audio, so that a busy machine gives f
 texts, not older ones.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -163,31 +165,60 @@ class LiveSession(Cancellable, Explained):
         """The settings of the next turn."""
         return (self._pending or (self._settings, self._options))[0]
 
-    def feed(self, samples: bytes | npt.NDArray[np.float32] | npt.NDArray[np.int16]) -> None:
-        """Add the next audio. Returns soon: text is decoded by a thread of the session.
+    def feed(
+        self,
+        samples: bytes | npt.NDArray[np.float32] | npt.NDArray[np.int16],
+        *,
+        timeout: float | None = 0.0,
+    ) -> None:
+        """Add the next audio. Text is decoded by a thread of the session.
 
         Args:
             samples: mono, shape (n_samples,), at `sampling_rate`; bytes are 16-bit PCM, little
                 endian. A sample that is divided between two calls is joined.
+            timeout: seconds to wait while the session is more than `max_lag` behind; None: without
+                a limit. The default does not wait, and returns soon: for a microphone.
 
         Raises:
             AudioError: the samples are not finite numbers, or have another shape or type. They are
                 not added.
-            BacklogError: more than `max_lag` seconds wait for their final text. The audio was not
-                added.
+            BacklogError: more than `max_lag` seconds still wait for their final text. The audio was
+                not added.
             EngineError: the voice activity detector failed.
-            ClosedError: the session was closed or cancelled.
+            ClosedError: the session was closed or cancelled, perhaps while this call waited.
         """
         with self._changed.condition:
+            takes_audio = self._changed.condition.wait_for(self._takes_audio, timeout)
             self._check_open()
-            waits = to_seconds(self._ear.end - self._parts[0].start) if self._parts else 0.0
-            if waits > self._settings.max_lag:
+            if not takes_audio:
                 raise BacklogError(
-                    f"{waits:.0f} s of audio wait for their text, more than `max_lag`="
+                    f"{self._backlog:.0f} s of audio wait for their text, more than `max_lag`="
                     f"{self._settings.max_lag:g}; the machine is too slow for this model, or has "
                     "other work"
                 )
             self._push(self._input.push(samples, self.duration))
+
+    async def feed_async(
+        self,
+        samples: bytes | npt.NDArray[np.float32] | npt.NDArray[np.int16],
+        *,
+        timeout: float | None = 0.0,
+    ) -> None:
+        """As `feed`, for a task of an event loop. While it waits, it takes no thread.
+
+        Args:
+            samples: see `feed`.
+            timeout: see `feed`.
+
+        Raises:
+            AudioError: see `feed`, also for the other exceptions.
+            BacklogError: the session is too far behind.
+            EngineError: the voice activity detector failed.
+            ClosedError: the session was closed or cancelled.
+        """
+        with suppress(asyncio.TimeoutError):  # then `feed` raises
+            await asyncio.wait_for(self._changed.until(self._takes_audio), timeout)
+        await asyncio.to_thread(self.feed, samples)
 
     def _read(self, reader: AudioReader) -> None:
         """Feed an open recording or live address, and close at its end.
@@ -223,8 +254,7 @@ class LiveSession(Cancellable, Explained):
         Raises:
             ClosedError: the session was closed or cancelled.
         """
-        with self._changed.condition:
-            self._check_open()
+        with self._opened():
             return self._hear(self._ear.flush())
 
     def clear(self) -> int | None:
@@ -236,8 +266,7 @@ class LiveSession(Cancellable, Explained):
         Raises:
             ClosedError: the session was closed or cancelled.
         """
-        with self._changed.condition:
-            self._check_open()
+        with self._opened():
             return self._hear(self._ear.clear())
 
     def update(self, **changes: object) -> None:
@@ -254,8 +283,7 @@ class LiveSession(Cancellable, Explained):
         settings, options = changed(self.settings, self.options, changes)
         completed = options_for(self._scheduler.engine, options)
         self._scheduler.engine.check(completed.search)
-        with self._changed.condition:
-            self._check_open()
+        with self._opened():
             self._pending = settings, options, completed
             if self._ear.turn is None:
                 self._configure()
@@ -315,6 +343,22 @@ class LiveSession(Cancellable, Explained):
         if self._error:
             raise self._error.with_traceback(None)
         return None
+
+    @property
+    def _backlog(self) -> float:
+        """Seconds of audio that wait for their final text. The lock is held."""
+        return to_seconds(self._ear.end - self._parts[0].start) if self._parts else 0.0
+
+    def _takes_audio(self) -> bool:
+        """Return whether nothing is gained by a wait before audio is fed. The lock is held."""
+        return self._closing or self._backlog <= self._settings.max_lag
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Hold the lock of a session that is open."""
+        with self._changed.condition:
+            self._check_open()
+            yield
 
     def _check_open(self) -> None:
         if self._error:

@@ -23,7 +23,10 @@ def failed(turn: int, *, complete: bool = True) -> Failed:
 
 
 class FakeSession:
-    """A session that says what it hears: each fed block is a turn with the number of its bytes."""
+    """A session that says what it hears: each fed block is a turn with the number of its bytes.
+
+    It is behind for as many calls of `feed` as `refused`, and for those that wait it has room.
+    """
 
     def __init__(self, events: tuple[LiveEvent, ...] = (), *, refused: int = 0) -> None:
         self.fed: list[bytes] = []
@@ -34,10 +37,11 @@ class FakeSession:
         for event in events:
             self._events.put(event)
 
-    def feed(self, samples: bytes) -> None:
+    def feed(self, samples: bytes, *, timeout: float | None = 0.0) -> None:
         if self._refused:
             self._refused -= 1
-            raise BacklogError("is 61 s behind")
+            if timeout is not None:
+                raise BacklogError("is 61 s behind")
         if self._closed.locked():
             raise ClosedError("the session is closed")
         turn = len(self.fed)
@@ -45,6 +49,9 @@ class FakeSession:
         said = segment(f"{len(samples)} bytes.", turn, turn + 1.0, id=turn)
         self._events.put(Settled(turn, f" {said.text}", (), turn, turn + 1.0, "en"))
         self._events.put(final(turn, said))
+
+    async def feed_async(self, samples: bytes, *, timeout: float | None = 0.0) -> None:
+        await asyncio.to_thread(self.feed, samples, timeout=timeout)
 
     def close(self) -> None:
         if self._closed.acquire(blocking=False):

@@ -37,6 +37,7 @@ from whisperbatch.errors import (
 )
 from whisperbatch.live import Lag, LiveEvent, Settled, Tail, TurnEnded, TurnStarted
 from whisperbatch.types import Word
+from whisperbatch.writers import FORMATS, SPEAKER_FORMATS
 
 HELLO: tuple[LiveEvent, ...] = (
     TurnStarted(0, 3.1),
@@ -155,6 +156,23 @@ def test_turns_are_shown_in_their_order_when_they_overlap() -> None:
     assert display.rows() == ["    0:03  Hello Ann, how are you?", "    0:06  Fine."]
 
 
+@pytest.mark.parametrize(
+    ("width", "rows"),
+    [
+        (30, ["    0:03  Hello Ann, how are", "          you?", "    0:06  Fine."]),
+        (29, ["Hello Ann, how are you?", "Fine."]),
+        (20, ["Hello Ann, how are", "you?", "Fine."]),
+    ],
+)
+def test_a_narrow_terminal_has_no_times(width: int, rows: list[str]) -> None:
+    display = Display(width)
+    screen = LiveTerminal(display.console)
+    for event in (*HELLO, DONE, *FINE):
+        screen.show(event)
+    screen.close()
+    assert display.rows() == rows
+
+
 def test_a_terminal_shows_the_status_the_lag_and_failures() -> None:
     display = Display(60)
     screen = LiveTerminal(display.console)
@@ -170,8 +188,9 @@ def test_a_terminal_shows_the_status_the_lag_and_failures() -> None:
     screen.close()
     assert display.rows() == ["    0:01  Well,", "failed out of memory"]
     quiet = Display(60)
-    screen = LiveTerminal(quiet.console, quiet=True)
+    screen = LiveTerminal(quiet.console, quiet=True, shows_lag=False)
     screen.show_status(LISTENING)
+    screen.show(Lag(12.4))
     assert quiet.rows() == []
     screen.close()
 
@@ -249,6 +268,19 @@ def test_the_file_grows_and_is_complete_after_each_final_text(tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["talk.srt"]
 
 
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in SPEAKER_FORMATS])
+def test_a_file_of_each_format_grows(
+    name: str, tmp_path: Path, opened: Callable[[FakeSession], FakeTranscriber]
+) -> None:
+    session = FakeSession((*HELLO, DONE, *FINE, THANKS))
+    session.close()
+    opened(session)
+    path = tmp_path / "texts" / f"talk.{name.upper()}"
+    assert transcribe_live(arguments(source="talk.wav", file=str(path))) == 0
+    text = path.read_text(encoding="utf-8")
+    assert text.index("Hello, Ann! How are you?") < text.index("Fine, thanks.")
+
+
 def test_a_file_that_cannot_be_written_does_not_end_the_session(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -301,7 +333,6 @@ def test_raw_samples_of_standard_input_are_fed_in_blocks(
 def test_a_pipe_waits_while_the_session_is_busy(
     opened: Callable[[FakeSession], FakeTranscriber], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "WAIT", 0.001)
     session = FakeSession(refused=5)
     opened(session)
     give_input(monkeypatch, b"ab" * 4000)
@@ -313,15 +344,76 @@ def test_a_pipe_waits_while_the_session_is_busy(
 def test_other_sources_are_read_by_the_session(
     source: str,
     opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    give_input(monkeypatch, b"a file")
     session = FakeSession((*HELLO, DONE))
     session.close()
     transcriber = opened(session)
     assert transcribe_live(arguments(source=source, options={"beam_size": 2})) == 0
-    assert transcriber.given == (source,)
+    # the buffer of standard input is not read: see `_standard_input`
+    assert transcriber.given == (sys.stdin.buffer.raw if source == "-" else source,)  # type: ignore[union-attr]  # a fake
     assert transcriber.keywords == {"beam_size": 2}
     assert capsys.readouterr().out == "Hello Ann, how are you?\n"
+
+
+@pytest.mark.parametrize("values", [{"source": "-"}, {"raw": 16000}], ids=str)
+def test_standard_input_is_closed(
+    values: dict[str, Any],
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    opened(FakeSession())
+    with pytest.raises(AudioError, match="standard input is closed"):
+        transcribe_live(arguments(**values))
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"), [("talk.wav", False), ("-", True), ("rtmp://host/live", True)]
+)
+def test_the_lag_of_a_file_is_not_shown(
+    source: str,
+    *,
+    shown: bool,
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file is read ahead of its text."""
+    asked: list[bool] = []
+
+    def open_screen(*, shows_lag: bool, **_: bool) -> LiveLines:
+        asked.append(shows_lag)
+        return LiveLines()
+
+    give_input(monkeypatch, b"")
+    monkeypatch.setattr(live, "open_live_screen", open_screen)
+    session = FakeSession()
+    session.close()
+    opened(session)
+    assert transcribe_live(arguments(source=source)) == 0
+    assert asked == [shown]
+
+
+@pytest.mark.parametrize(("source", "has_hint"), [("-", True), ("talk.wav", False)])
+def test_samples_without_a_header_get_a_hint(
+    source: str,
+    *,
+    has_hint: bool,
+    opened: Callable[[FakeSession], FakeTranscriber],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give_input(monkeypatch, b"samples")
+    transcriber = opened(FakeSession())
+
+    def refuse(*_: object, **__: object) -> FakeSession:
+        raise AudioError("is not media", source=source)
+
+    monkeypatch.setattr(transcriber, "live", refuse)
+    with pytest.raises(AudioError, match=f"^{source}: is not media") as error:
+        transcribe_live(arguments(source=source))
+    assert ("--raw 16000" in str(error.value)) is has_hint
 
 
 def test_a_failed_turn_gives_status_1(opened: Callable[[FakeSession], FakeTranscriber]) -> None:
@@ -336,9 +428,11 @@ def test_a_failed_turn_gives_status_1(opened: Callable[[FakeSession], FakeTransc
     [
         ({"raw": 16000, "source": "talk.wav"}, "--raw has an effect on standard input only"),
         ({"source": "-", "input_device": "USB"}, "--input-device has no effect"),
-        ({"source": "-", "file": "texts/"}, "--output texts/ must be a file, such as talk.srt"),
-        ({"source": "-", "file": "talk.rttm"}, "--format rttm needs speakers"),
-        ({"source": "-", "file": "talk.docx"}, "docx is none of txt, srt"),
+        ({"source": "-", "file": "texts/"}, "--output texts/ must be a file"),
+        ({"source": "-", "file": "talk.rttm"}, "its suffix is one of txt, srt, vtt, tsv, json"),
+        ({"source": "-", "file": "talk.docx"}, "--output talk.docx must be a file"),
+        ({"source": "-", "file": "talk"}, "--output talk must be a file"),
+        ({"source": "-", "file": "s3://ab:c@d/talk.srt"}, "d/talk.srt must be a file on this"),
         ({"source": "-", "options": {"beam_size": 0}}, "beam_size"),
         ({"source": "-", "options": {"delay": "slow"}}, "delay"),
         ({"source": "-", "options": {"diarize": True}}, "diarize"),
@@ -519,8 +613,8 @@ def test_ctrl_c_ends_the_audio_and_the_last_text_is_printed(
     before = signal.getsignal(signal.SIGINT)
 
     class Speaking(FakeSession):
-        def feed(self, samples: bytes) -> None:
-            super().feed(samples)
+        def feed(self, samples: bytes, *, timeout: float | None = 0.0) -> None:
+            super().feed(samples, timeout=timeout)
             if len(self.fed) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
 

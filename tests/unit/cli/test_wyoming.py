@@ -246,9 +246,7 @@ def test_the_work_of_a_client_that_has_gone_is_dropped() -> None:
     asyncio.run(check())
 
 
-def test_a_client_waits_while_its_session_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wyoming_server, "WAIT", 0.001)
-
+def test_a_client_waits_while_its_session_is_busy() -> None:
     async def check() -> None:
         asr = Transcribers(FakeSession(refused=7))
         async with served(asr) as connect, connect() as client:

@@ -303,6 +303,70 @@ def test_a_session_that_is_too_far_behind_refuses_audio(engine: FakeEngine) -> N
         assert session.lag > 9
 
 
+@pytest.fixture
+def behind(engine: FakeEngine) -> Iterator[LiveSession]:
+    """A session that takes no more audio, until the engine is ready with a row."""
+    engine._delay = {"decode": 0.3}
+    with wb.Transcriber(engine) as asr:
+        session = asr.live(language="en", max_lag=10.0, delay="xhigh")
+        for _ in range(4):
+            session.feed(audio(0.1, 2.0, 0.9))
+        yield session
+        session.cancel()
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_feed_waits_for_room(behind: LiveSession, timeout: float | None) -> None:
+    with pytest.raises(wb.BacklogError):
+        behind.feed(audio(0.1))
+    with pytest.raises(wb.BacklogError):
+        behind.feed(audio(0.1), timeout=0.01)
+    before = behind.duration
+    behind.feed(audio(0.5), timeout=timeout)
+    assert behind.duration == pytest.approx(before + 0.5, abs=0.04)
+    assert behind.lag < 10
+    behind.close()
+    assert sum(isinstance(event, Final) for event in behind) == 4
+
+
+def test_a_task_waits_for_room_and_others_go_on(behind: LiveSession) -> None:
+    async def run() -> None:
+        before = behind.duration
+        with pytest.raises(wb.BacklogError, match="max_lag"):
+            await behind.feed_async(audio(0.1))
+        with pytest.raises(wb.BacklogError):
+            await behind.feed_async(audio(0.1), timeout=0.01)
+        waiting = asyncio.create_task(behind.feed_async(audio(0.5), timeout=None))
+        given_up = asyncio.create_task(behind.feed_async(audio(5.0), timeout=60))
+        await asyncio.sleep(0.02)
+        given_up.cancel()
+        assert not waiting.done()
+        await waiting
+        await behind.feed_async(audio(0.5))
+        assert behind.duration == pytest.approx(before + 1, abs=0.08)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ending", ["close", "cancel"])
+def test_the_end_of_a_session_ends_the_wait_for_room(behind: LiveSession, ending: str) -> None:
+    before = behind.duration
+
+    async def run() -> None:
+        waits = [
+            asyncio.to_thread(behind.feed, audio(0.1), timeout=None),
+            behind.feed_async(audio(0.1), timeout=None),
+        ]
+        waiting = [asyncio.ensure_future(wait) for wait in waits]
+        await asyncio.sleep(0.02)
+        getattr(behind, ending)()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [wb.ClosedError] * 2
+
+    asyncio.run(run())
+    assert behind.duration == pytest.approx(before, abs=0.04)
+
+
 def test_a_cancelled_session_ends_without_text(engine: FakeEngine) -> None:
     engine._delay = {"decode": 0.3}
     with wb.Transcriber(engine) as asr:

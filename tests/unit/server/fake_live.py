@@ -1,6 +1,7 @@
 """A live session that reports what a test says, and keeps what it was given."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whisperbatch import OptionError, Segment, Transcriber, Word
+from whisperbatch import BacklogError, OptionError, Segment, Transcriber, Word
 from whisperbatch.live import Final, LiveEvent, Settled, TurnEnded, TurnStarted
 
 LANGUAGES = {None, "en", "de", "ru", "zh"}
@@ -48,6 +49,12 @@ class FakeLive:
         rate = self.keywords["sampling_rate"]
         count = len(samples) // 2 if isinstance(samples, bytes) else len(samples)
         self.duration += count / rate
+
+    async def feed_async(self, samples: Any, *, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while isinstance(self.feeding, BacklogError) and time.monotonic() < end:  # noqa: ASYNC110 - a fake
+            await asyncio.sleep(0.01)
+        self.feed(samples)
 
     def flush(self) -> int | None:
         self.calls.append("flush")

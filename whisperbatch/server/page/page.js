@@ -1,6 +1,6 @@
 // What is shown, and what the user does. The state of the page is `document.body.dataset.state`:
-//   empty ──> starting ──> live ──> finishing ──> done       the microphone
-//   empty, done ──> sending ──> done                         a file
+//   empty -> starting -> live -> finishing -> done       the microphone
+//   empty, done -> sending -> done                         a file
 import { authorization, canTellSpeakers, fileOf, LiveSession, needsSpace, reasonOf, Recording, sendFile, speakerName, textOf, Transcript } from "./speech.js";
 
 const $ = (id) => document.getElementById(id);
@@ -82,7 +82,7 @@ function isAtEnd() {
 }
 
 function show(item) {
-  const follow = isAtEnd();
+  const follow = state() !== "sending" && isAtEnd(); // files are read from their start
   const place = shown.get(item.id) ?? insert(item);
   const parts = item.sentences.filter((sentence) => sentence.text.trim()).map((sentence) => sentenceElement(item, sentence));
   const settled = textOf(item);
@@ -369,7 +369,7 @@ function request(file, careful) {
   if ($("language").value) fields.language = $("language").value;
   if ($("speakers").checked) fields.diarize = "true";
   if (careful) fields.beam_size = "5";
-  const sent = (share) => (share < 1 ? step(`Sending: ${Math.floor(share * 100)} %`, share) : step("Listening …"));
+  const sent = (share) => (share < 1 ? step(`Sending: ${Math.floor(share * 100)} %`, share) : step("Transcribing …"));
   upload = sendFile({ base, key: $("key").value.trim(), file, fields, sent, event: received });
   return upload.done;
 }

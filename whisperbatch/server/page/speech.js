@@ -31,7 +31,7 @@ export class Transcript {
   add(given) {
     const item = { end: null, sentences: [], tail: "", speaker: "", done: false, ...given };
     const last = this.items.at(-1);
-    const gap = last ? item.start - (last.end ?? item.start) : 0;
+    const gap = item.start - ((last?.done && last.sentences.at(-1)?.end) || (last?.end ?? item.start));
     const length = this.items.slice(this.items.findLastIndex(({ breaks }) => breaks)).reduce((sum, before) => sum + textOf(before).length, 0);
     item.breaks = !last || gap >= PAUSE || length >= LONG || item.speaker !== last.speaker;
     this.items.push(item);

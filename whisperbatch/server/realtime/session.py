@@ -41,8 +41,7 @@ MIN_COMMIT: Final = 0.1  # seconds of audio
 MAX_INBOX: Final = 16 * 2**20  # characters of the events that wait for their turn
 MAX_OUTBOX: Final = 256  # events that wait for the client
 SEND_TIME: Final = 30.0  # seconds in which a client must read an event
-BACKLOG_TIME: Final = 30.0  # seconds in which a second of audio must find a place
-BACKLOG_PAUSE: Final = 0.1  # seconds between two tries
+BACKLOG_TIME: Final = 30.0  # seconds in which a piece of audio must find a place
 LAST_TEXT: Final = 10.0  # seconds for the last text of a session that the server ends
 LOOK: Final = 0.5  # seconds between two looks at the limits
 
@@ -326,15 +325,11 @@ class Session:
         """Feed audio; wait for a place if the session is behind."""
         if not self._live:
             raise AssertionError
-        give_up = time.monotonic() + BACKLOG_TIME
-        while True:
-            try:
-                return await asyncio.to_thread(self._live.feed, piece)
-            except BacklogError as error:
-                if time.monotonic() > give_up:
-                    answer = ApiError(503, str(error), kind="server_error", code="audio_backlog")
-                    raise Ending(OVERLOADED, answer) from error
-            await asyncio.sleep(BACKLOG_PAUSE)
+        try:
+            await self._live.feed_async(piece, timeout=BACKLOG_TIME)
+        except BacklogError as error:
+            answer = ApiError(503, str(error), kind="server_error", code="audio_backlog")
+            raise Ending(OVERLOADED, answer) from error
 
     async def _commit(self) -> None:
         """End the turn. Audio without a turn, as it had no speech, has an empty text."""
