@@ -15,7 +15,8 @@ texts, not older ones.
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -580,12 +581,14 @@ class LiveSession(Cancellable, Explained):
 class LiveSessions:
     """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
 
-    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings. Groups
+    divide it in the ratio of their largest weights, and the sessions of a group in the ratio of
+    theirs: a client with many sessions takes nothing from another client.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._shares: dict[LiveSession, RunShare] = {}
+        self._shares: dict[LiveSession, _Claim] = {}
         stop_at_exit(self)
 
     def open(
@@ -594,6 +597,9 @@ class LiveSessions:
         settings: LiveSettings,
         options: Options,
         reader: AudioReader | None,
+        *,
+        group: Hashable = None,
+        weight: float = 1.0,
     ) -> LiveSession:
         """Return a new session.
 
@@ -602,6 +608,8 @@ class LiveSessions:
             settings: of the session.
             options: of the final texts.
             reader: an open recording that the session reads; None if the caller feeds it.
+            group: sessions of a group have one share together.
+            weight: of the share.
 
         Raises:
             OptionError: the model cannot honour an option.
@@ -612,7 +620,7 @@ class LiveSessions:
             session = LiveSession(
                 scheduler, share, settings, options, reader=reader, at_end=self._end
             )
-            self._shares[session] = share
+            self._shares[session] = _Claim(share, group, weight)
             self._weigh()
         return session
 
@@ -632,5 +640,20 @@ class LiveSessions:
             self._weigh()
 
     def _weigh(self) -> None:
-        for share in self._shares.values():
-            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)
+        groups: dict[Hashable, list[float]] = {}
+        for claim in self._shares.values():
+            groups.setdefault(claim.group, []).append(claim.weight)
+        all_weights = sum(max(weights) for weights in groups.values())
+        for claim in self._shares.values():
+            weights = groups[claim.group]
+            of_group = max(weights) / all_weights * LIVE_SHARE / (1 - LIVE_SHARE)
+            claim.share.weight = of_group * claim.weight / sum(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a session may have of the engine; see `LiveSessions.open`."""
+
+    share: RunShare
+    group: Hashable
+    weight: float

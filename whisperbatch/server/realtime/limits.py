@@ -1,5 +1,6 @@
 """How many live sessions are open, in all and for each client."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +22,15 @@ class Sessions:
     Attributes:
         active: number of open sessions.
         lags: each returns the lag of an open session, in seconds.
+        ahead: held while audio is heard that arrived faster than it can be spoken: one piece at a
+            time, so that recordings do not delay people who speak.
     """
 
     def __init__(self, admission: Admission, most: int) -> None:
         self.admission = admission
         self.active = 0
         self.lags: set[Callable[[], float]] = set()
+        self.ahead = asyncio.Lock()
         self._most = most
         self._active: Counter[str] = Counter()
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ SEND_TIME: Final = 30.0  # seconds in which a client must read an event
 BACKLOG_TIME: Final = 30.0  # seconds in which a second of audio must find a place
 BACKLOG_PAUSE: Final = 0.1  # seconds between two tries
 LAST_TEXT: Final = 10.0  # seconds for the last text of a session that the server ends
+AHEAD: Final = 2.0  # seconds of audio before its time; then sessions are heard one after the other
 LOOK: Final = 0.5  # seconds between two looks at the limits
 
 NORMAL: Final = 1000  # codes of a close
@@ -124,6 +125,7 @@ class Session:
         self._model = ""  # of the live session
         self._using = AsyncExitStack()  # keeps the model loaded
         self._fed = 0.0  # seconds of audio
+        self._first = self._began  # time of the first audio
         self._buffer = 0.0  # seconds of audio at which the buffer of the client begins
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._waiting = 0  # characters in the inbox
@@ -314,6 +316,8 @@ class Session:
 
     async def _append(self, audio: bytes) -> None:
         self._heard = time.monotonic()
+        if not self._fed:
+            self._first = self._heard
         if self._live is None:
             await self._configure(self._turns.configuration)
         audio_format = self._turns.configuration.format
@@ -328,8 +332,11 @@ class Session:
             raise AssertionError
         give_up = time.monotonic() + BACKLOG_TIME
         while True:
+            is_ahead = self._fed - (time.monotonic() - self._first) > AHEAD
+            lane = self._parts.sessions.ahead if is_ahead else nullcontext()
             try:
-                return await asyncio.to_thread(self._live.feed, piece)
+                async with lane:
+                    return await asyncio.to_thread(self._live.feed, piece)
             except BacklogError as error:
                 if time.monotonic() > give_up:
                     answer = ApiError(503, str(error), kind="server_error", code="audio_backlog")
@@ -402,7 +409,8 @@ class Session:
         while True:
             own = {k: v for k, v in given.items() if k not in keywords and k not in unused}
             try:
-                return self._asr.live(**own, **keywords)
+                client = self._client
+                return self._asr.live(group=client.name, weight=client.priority, **own, **keywords)
             except wb.OptionError as error:
                 named = set(error.options) & set(own)
                 if not named:
