@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from benchmarks import recordings
 from benchmarks.crowd import quantile
@@ -92,20 +92,22 @@ class Friend:
             begun = time.monotonic()
             reading = asyncio.ensure_future(self._read(connection, begun))
             sent = 0
-            while not self._stopped.is_set() and not reading.done():
-                start = sent * size % (len(samples) // size * size)
-                await connection.send(append(samples[start : start + size]))
-                sent += 1
-                await asyncio.sleep(max(begun + sent * BLOCK - time.monotonic(), 0.0))
-            await connection.send(append(bytes(2 * RATE)))  # a pause, which ends the turn
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(reading), LAST_TEXT)
+            with suppress(ConnectionClosed):  # `_read` says why
+                while not self._stopped.is_set() and not reading.done():
+                    start = sent * size % (len(samples) // size * size)
+                    await connection.send(append(samples[start : start + size]))
+                    sent += 1
+                    await asyncio.sleep(max(begun + sent * BLOCK - time.monotonic(), 0.0))
+                await connection.send(append(bytes(2 * RATE)))  # a pause, which ends the turn
+            await asyncio.wait({reading}, timeout=LAST_TEXT)
             if reading.done():
                 reading.result()
+                raise ValueError("the server has closed the session")
             reading.cancel()
 
     async def _read(self, connection: ClientConnection, begun: float) -> None:
-        async for message in connection:
+        while True:
+            message = await connection.recv()
             now = time.monotonic()
             event = json.loads(message)
             kind = event["type"].rpartition(".")[2]

@@ -28,7 +28,7 @@ from whisperbatch.server.formats import as_json
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.realtime import protocol
-from whisperbatch.server.realtime.configuration import FIELDS, INPUT, Configuration
+from whisperbatch.server.realtime.configuration import INPUT, Configuration, as_answer
 from whisperbatch.server.realtime.limits import Sessions
 from whisperbatch.server.realtime.old import OLD_UPDATE, OldGeneration
 from whisperbatch.server.realtime.protocol import Event, error_event, event, id_of, new_id
@@ -208,7 +208,7 @@ class Session:
             except (ApiError, wb.WhisperBatchError) as error:
                 if isinstance(error, wb.ClosedError):
                     raise
-                answer = _as_answer(error)
+                answer = as_answer(error)
                 self._parts.metrics.errors.labels(answer.code or "none").inc()
                 await self._say(error_event(answer, id_of(given)))
             finally:
@@ -367,12 +367,8 @@ class Session:
             ApiError: there is no such model, or the model or the format would change after audio.
             WhisperBatchError: an option is wrong, or the model cannot be loaded.
         """
-        models, before = self._parts.models, self._turns.configuration
-        try:
-            model = models.find(configuration.model or models.names[0]).name
-        except ApiError as error:
-            error.param = f"{INPUT}.transcription.model"
-            raise
+        before = self._turns.configuration
+        model = configuration.find_model(self._parts.models)
         same = model == self._model and configuration.format == before.format
         if self._live and not same and self._fed:
             name = "transcription.model" if model != self._model else "format"
@@ -435,10 +431,9 @@ class Session:
         """Return the session in the form of the protocol."""
         models, configuration = self._parts.models, self._turns.configuration
         value = configuration.value(models.names[0], self._parts.defaults)
-        name = "transcription_session" if configuration.kind == "transcription" else "session"
         return {
             "id": self._id,
-            "object": f"realtime.{name}",
+            "object": configuration.object_type,
             "expires_at": self._expires,
             **value,
         }
@@ -458,11 +453,3 @@ def _size(message: Message) -> int:
 def _expired(code: str, seconds: float, state: str) -> ApiError:
     message = f"the session was {state} for {seconds:g} s, the limit of this server"
     return invalid(message, None, code)
-
-
-def _as_answer(error: Exception) -> ApiError:
-    """Return the answer to an error, with the names of the fields that the client has sent."""
-    answer = as_api_error(error, FIELDS)
-    if isinstance(error, wb.OptionError):
-        answer.param = next((FIELDS[name] for name in error.options if name in FIELDS), None)
-    return answer
