@@ -79,6 +79,7 @@ LIVE_SHARE: Final = 0.8  # of the engine, for all live sessions, beside one run 
 LIMIT: Final = to_samples(29.0)  # samples of a partial text of which nothing is settled
 PATIENCE: Final = 0.5  # seconds in the queue, after which a partial row gets newer audio
 REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
+MAX_GROUPS: Final = 1000  # whose virtual times are known
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
@@ -583,12 +584,14 @@ class LiveSessions:
 
     All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings. Groups
     divide it in the ratio of their largest weights, and the sessions of a group in the ratio of
-    theirs: a client with many sessions takes nothing from another client.
+    theirs: a client with many sessions takes nothing from another client. A new session continues
+    where its group was: many short sessions do not each begin before the others.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._shares: dict[LiveSession, _Claim] = {}
+        self._times: dict[Hashable, float] = {}  # virtual time of ended sessions, by group
         stop_at_exit(self)
 
     def open(
@@ -615,8 +618,10 @@ class LiveSessions:
             OptionError: the model cannot honour an option.
             ModelError: no installed package contains the weights of the voice activity detector.
         """
-        share = RunShare()
         with self._lock:  # the session may end at once
+            claims = [claim for claim in self._shares.values() if claim.group == group]
+            times = [self._times.get(group, 0.0), *(each.share.virtual_time for each in claims)]
+            share = RunShare(virtual_time=max(times))
             session = LiveSession(
                 scheduler, share, settings, options, reader=reader, at_end=self._end
             )
@@ -636,7 +641,11 @@ class LiveSessions:
 
     def _end(self, session: LiveSession) -> None:
         with self._lock:
-            self._shares.pop(session, None)
+            if claim := self._shares.pop(session, None):
+                ended = max(claim.share.virtual_time, self._times.pop(claim.group, 0.0))
+                self._times[claim.group] = ended  # the last: this group ended last
+                if len(self._times) > MAX_GROUPS:
+                    del self._times[next(iter(self._times))]
             self._weigh()
 
     def _weigh(self) -> None:

@@ -333,9 +333,9 @@ class Session:
         give_up = time.monotonic() + BACKLOG_TIME
         while True:
             is_ahead = self._fed - (time.monotonic() - self._first) > AHEAD
-            lane = self._parts.sessions.ahead if is_ahead else nullcontext()
+            turn = self._parts.sessions.in_turn() if is_ahead else nullcontext()
             try:
-                async with lane:
+                async with turn:
                     return await asyncio.to_thread(self._live.feed, piece)
             except BacklogError as error:
                 if time.monotonic() > give_up:
