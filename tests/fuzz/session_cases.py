@@ -45,7 +45,7 @@ LATER: Final = 1.5  # how much later 95 % of the words may be beside the hostile
 BLOCK: Final = 0.1  # seconds of speech in an event
 WORKERS: Final = 2  # calls of the engine that may run when the last client leaves
 LAST_TEXT: Final = 3.0  # seconds in which a friend gets the last words
-IDLE: Final = 5.0  # seconds without a call, after which no call runs
+IDLE: Final = 2.0  # seconds without a call, after which no call runs
 
 
 @dataclass

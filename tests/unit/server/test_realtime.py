@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -654,6 +655,29 @@ async def test_the_server_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
         async with connected(Client(socket.server)) as other:
             assert (other.status, other.answer.error["code"]) == (503, "unavailable")
             assert "retry-after" in other.answer.headers
+
+
+@in_loop
+async def test_audio_that_has_arrived_is_heard_before_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "LOOK", 0.05)
+    feed = FakeLive.feed
+
+    def slow(live: FakeLive, samples: Any) -> None:
+        time.sleep(0.02)
+        feed(live, samples)
+
+    monkeypatch.setattr(FakeLive, "feed", slow)
+    async with open_session(monkeypatch) as (socket, opened):
+        live = await heard(socket, opened)
+        before = len(live.fed)
+        for _ in range(20):
+            socket.send(append(pcm(0.1)))
+        socket.server.admission.closed = True
+        await socket.until("closed")
+        assert socket.closed == 1012
+        assert len(live.fed) - before == 20 * len(pcm(0.1))
 
 
 @in_loop

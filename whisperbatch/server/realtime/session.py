@@ -143,6 +143,8 @@ class Session:
         try:
             await self._say(event("session.created", session=self._described()))
             ending = await self._ending
+            if ending.code == RESTART and not ending.error:
+                await _first_of(self._start(self._finish()), receiving, seconds=LAST_TEXT)
             for task in working:
                 task.cancel()
             if ending.error:
@@ -214,6 +216,12 @@ class Session:
             finally:
                 self._waiting -= _size(message)
                 self._has_room.set()
+
+    async def _finish(self) -> None:
+        """Wait until the audio that has arrived is heard."""
+        while self._waiting:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     async def _report(self, live: LiveSession) -> None:
         """Send what a live session reports."""
