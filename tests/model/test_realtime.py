@@ -252,12 +252,15 @@ def test_a_restart_of_the_server(speech: Recording) -> None:
             extra_query=QUERY, on_reconnecting=lambda event: reasons.append(event.close_code)
         )
         async with client, connecting as connection:
-            async for event in connection:
+            async for received in connection:
+                event: Any = received
                 kind = event.type
                 assert kind != "error", event
                 if kind == "session.created":
-                    turns = {"audio": {"input": {"turn_detection": None}}}
-                    await connection.session.update(session={"type": "transcription", **turns})
+                    audio_input: Any = {"input": {"turn_detection": None}}
+                    await connection.session.update(
+                        session={"type": "transcription", "audio": audio_input}
+                    )
                     await append(connection, rest if starting else first)
                     if starting:
                         await connection.input_audio_buffer.commit()

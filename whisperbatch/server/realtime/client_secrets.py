@@ -125,8 +125,9 @@ class Secrets:
         Raises:
             ApiError: as `find`.
         """
-        secret = self.find(given)
-        return secret and (self._keys().find(secret.key) or address)
+        if secret := self.find(given):
+            return self._keys().find(secret.key) or address
+        return None
 
 
 class ClientSecrets:
