@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import math
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -655,6 +656,33 @@ async def test_the_server_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
         async with connected(Client(socket.server)) as other:
             assert (other.status, other.answer.error["code"]) == (503, "unavailable")
             assert "retry-after" in other.answer.headers
+
+
+@in_loop
+async def test_a_client_leaves_while_its_session_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody else could end the live session, which would keep its thread and its share."""
+    begun, may_open = threading.Event(), threading.Event()
+    create = FakeLive.__init__
+
+    def slow(live: FakeLive, **keywords: Any) -> None:
+        begun.set()
+        assert may_open.wait(20)
+        create(live, **keywords)
+
+    monkeypatch.setattr(FakeLive, "__init__", slow)
+    async with open_session(monkeypatch) as (socket, opened):
+        socket.send(append(pcm(0.1)))
+        await asyncio.to_thread(begun.wait, 20)
+        await socket.leave()
+        assert opened == []
+        may_open.set()
+        for _ in range(2000):
+            if opened and opened[0].calls:
+                break
+            await asyncio.sleep(0.005)
+        assert opened[0].calls == ["cancel"]
 
 
 @in_loop

@@ -14,6 +14,7 @@ import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from starlette.types import Message, Receive, Send
@@ -35,7 +36,7 @@ from whisperbatch.server.realtime.protocol import Event, error_event, event, id_
 from whisperbatch.server.realtime.turns import Turns
 from whisperbatch.server.records import note_audio, note_error
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import fit_prompt
+from whisperbatch.server.submitting import fit_prompt, started
 
 MIN_COMMIT: Final = 0.1  # seconds of audio
 MAX_INBOX: Final = 16 * 2**20  # characters of the events that wait for their turn
@@ -397,7 +398,7 @@ class Session:
         async with AsyncExitStack() as stack:
             self._asr = await stack.enter_async_context(self._parts.models.using(model))
             keywords = self._fitting(self._keywords(configuration))
-            live = await asyncio.to_thread(self._open_live, keywords)
+            live = await started(partial(self._open_live, keywords))
             if self._live and self._reporting:
                 self._reporting.cancel()
                 self._live.cancel()
