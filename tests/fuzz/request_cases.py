@@ -152,12 +152,18 @@ def _wait_for_rest(server: RunningServer) -> list[str]:
     return problems
 
 
-def leaks(before: State, after: State) -> list[str]:
-    """Return what a server has more than before, if that is more than the limits."""
+def leaks(before: State, after: State, threads: int = MORE_THREADS) -> list[str]:
+    """Return what a server has more than before, if that is more than the limits.
+
+    Args:
+        before: the earlier state.
+        after: the later state.
+        threads: limit of threads.
+    """
     return [
         f"{name} left: {old:.0f} before, {new:.0f} after"
         for name, old, new, limit in (
-            ("threads", before.threads, after.threads, MORE_THREADS),
+            ("threads", before.threads, after.threads, threads),
             ("files", before.files, after.files, 2),
             ("memory", before.memory, after.memory, MAX_GROWTH),
         )

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from benchmarks import recordings
 
 RATE: Final = 16_000  # Hz, of all audio
-ANSWER_TIME: Final = 180.0  # seconds for an event, on a machine that other sessions use
+ANSWER_TIME: Final = 400.0  # seconds for an event: five minutes of audio may be before it
 LARGE: Final = 15 * 2**20  # characters: the largest audio of an event
 QUIET: Final = 10  # seconds of silence in an event
 PATH: Final = "/v1/realtime?intent=transcription"
