@@ -29,6 +29,7 @@ from typing import Final
 
 import whisperbatch as wb
 from benchmarks import recordings
+from tests.model.node_client import LIVE_SUITE, WEB_SOCKET
 from tests.model.server import RunningServer, running
 from tests.newest import find_interpreter
 
@@ -37,7 +38,7 @@ from tests.newest import find_interpreter
 FOLDER: Final = Path(__file__).parents[1] / ".venv-clients"
 LIMIT: Final = 300.0  # seconds for a client's program
 LEAST: Final = 0.9  # likeness of the words if the recording was compressed
-LEAST_LIVE: Final = 0.8  # the same, of live sessions: one word in five
+LIVE_LEAST: Final = 0.8  # the same, of live sessions: one word in five
 # Without the settings of Python and huggingface_hub; LiteLLM would download its list of prices.
 ENVIRONMENT: Final = {
     **{name: os.environ[name] for name in os.environ if not name.startswith(("PYTHON", "HF_"))},
@@ -222,35 +223,6 @@ async def live(case):
         say(f"{case}, deltas", deltas)
 asyncio.run(live("PCM"))
 """
-LIVE_NODE: Final = """
-import OpenAI from "openai";
-import { OpenAIRealtimeWS } from "openai/realtime/ws";
-const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none" });
-const samples = data.subarray(44);  // after the header of the WAV file
-const rate = data.readUInt32LE(24);
-const text = "conversation.item.input_audio_transcription";
-const live = (name, format, bytes) => new Promise((resolve, reject) => {
-  const session = new OpenAIRealtimeWS({ intent: "transcription" }, client);
-  let deltas = "";
-  session.on("error", reject);
-  session.on(`${text}.delta`, (event) => { deltas += event.delta; });
-  session.on(`${text}.completed`, (event) => {
-    say(name, event.transcript);
-    say(`${name}, deltas`, deltas);
-    session.close();
-    resolve();
-  });
-  session.socket.on("open", () => {
-    session.send({ type: "session.update", session: { type: "transcription",
-      audio: { input: { format, turn_detection: null } } } });
-    for (let start = 0; start < bytes.length; start += 8000)
-      session.send({ type: "input_audio_buffer.append",
-        audio: bytes.subarray(start, start + 8000).toString("base64") });
-    session.send({ type: "input_audio_buffer.commit" });
-  });
-});
-await live("PCM", { type: "audio/pcm", rate }, samples);
-"""
 HUGGING_FACE_JS: Final = """
 import { InferenceClient } from "@huggingface/inference";
 const client = new InferenceClient();
@@ -281,7 +253,7 @@ CLIENTS: Final = (
     Client("openai-node", ("openai",), OPENAI, programs=NPM),
     Client("openai-live", ("openai[realtime]",), LIVE_PYTHON, compresses=True, live=True),
     Client(
-        "openai-node-live", ("openai", "ws"), LIVE_NODE, programs=NPM, compresses=True, live=True
+        "openai-node-live", ("openai", "ws"), LIVE_SUITE, programs=NPM, compresses=True, live=True
     ),
     Client("ai", ("ai", "@ai-sdk/openai"), AI_SDK, programs=NPM),
     Client("huggingface-inference", ("@huggingface/inference",), HUGGING_FACE_JS, programs=NPM),
@@ -330,10 +302,12 @@ def ask(
     folder = FOLDER / client.name
     script = folder / ("ask.mjs" if client.in_node else "ask.py")
     script.write_text((NODE if client.in_node else PYTHON) + client.script)
-    program = "node" if client.in_node else folder / "bin/python"
+    program = ["node", WEB_SOCKET] if client.in_node and client.live else ["node"]
+    if not client.in_node:
+        program = [str(folder / "bin/python")]
     trusted = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE") if certificate else ()
     done = subprocess.run(
-        [program, script, url, recording],
+        [*program, script, url, recording],
         env={**ENVIRONMENT, **dict.fromkeys(trusted, str(certificate))},
         capture_output=True,
         text=True,
@@ -356,8 +330,8 @@ def check(client: Client, server: RunningServer, recording: Path, expected: str)
     results = []
     try:
         for case, text in ask(client, server.url, recording, server.certificate):
-            least = LEAST_LIVE if client.live else LEAST
-            is_right = _alike(text, expected) >= least if client.compresses else text == expected
+            least = LIVE_LEAST if client.live else LEAST
+            is_right = alike(text, expected) >= least if client.compresses else text == expected
             results.append(is_right)
             shown = repr(text[:40]) if results[-1] else f"failed: {text!r}, not {expected!r}"
             print(f"  {client.name}, {case}: {shown}", flush=True)
@@ -367,7 +341,7 @@ def check(client: Client, server: RunningServer, recording: Path, expected: str)
     return "passed" if results and all(results) else "failed"
 
 
-def _alike(text: str, expected: str) -> float:
+def alike(text: str, expected: str) -> float:
     """Return the likeness of the words of two texts, from 0 to 1."""
     words, right = (re.findall(r"\w+", either.lower()) for either in (text, expected))
     return SequenceMatcher(None, words, right, autojunk=False).ratio()

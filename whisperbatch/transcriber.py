@@ -371,13 +371,9 @@ class Transcriber(Explained):
             ClosedError: the Transcriber is closed.
             MissingExtraError: the package that an option needs is not installed.
         """
-        checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
+        _check_share(weight, group)
         if length is not None:
             checks.number("length", plain(length), minimum=0.0, maximum=sys.float_info.max)
-        try:
-            hash(group)
-        except TypeError as error:
-            raise OptionError(f"group must be hashable, such as a str: {error}") from error
         resolved = resolve(options, **keywords)
         self._check_open()
         opener = functools.partial(open_audio, source, resolved)
@@ -390,6 +386,8 @@ class Transcriber(Explained):
         self,
         source: Source | AudioReader | None = None,
         *,
+        weight: float = 1.0,
+        group: Hashable = None,
         options: Options | None = None,
         **keywords: object,
     ) -> LiveSession:
@@ -398,6 +396,9 @@ class Transcriber(Explained):
         Args:
             source: a recording or a live address, as in `transcribe`, that the session reads until
                 its end; the session is then closed. None: the caller calls `feed`.
+            weight: share of the engine, from 0.01 to 100, relative to the other live sessions.
+            group: the sessions of a group, for example of one client, divide one share. Groups have
+                shares in the ratio of their weights.
             options: all options in one value.
             **keywords: any field of `LiveSettings`, and any field of `Options` that has an effect
                 in a live session.
@@ -406,17 +407,21 @@ class Transcriber(Explained):
             The session. Iterate it to get its events.
 
         Raises:
-            OptionError: an option is unknown or wrong, or has no effect in a live session.
+            OptionError: an option, `weight` or `group` is unknown or wrong, or has no effect in a
+                live session.
             AudioError: the source cannot be read; raised by the call, or where the events are read.
             ModelError: no installed package contains the weights of the voice activity detector.
             ClosedError: the Transcriber is closed.
         """
         own, others = split_keywords(keywords)
         settings, resolved = LiveSettings(**own), live_options(options, **others)
+        _check_share(weight, group)
         self._check_open()
         reader = None if source is None else open_audio(source, resolved)
         try:
-            return self._live.open(self._scheduler, settings, resolved, reader)
+            return self._live.open(
+                self._scheduler, settings, resolved, reader, group=group, weight=weight
+            )
         except BaseException:
             if reader:
                 reader.close()
@@ -499,6 +504,19 @@ class Transcriber(Explained):
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this Transcriber is closed; load the model again")
+
+
+def _check_share(weight: float, group: Hashable) -> None:
+    """Check a share of the engine.
+
+    Raises:
+        OptionError: the weight is no number from 0.01 to 100, or the group is not hashable.
+    """
+    checks.number("weight", plain(weight), minimum=0.01, maximum=100.0)
+    try:
+        hash(group)
+    except TypeError as error:
+        raise OptionError(f"group must be hashable, such as a str: {error}") from error
 
 
 def submitted_source(

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
-Kind = Literal["file", "option", "request", "run"]
+Kind = Literal["file", "option", "request", "run", "session"]
 Note: TypeAlias = Callable[[str], None]
 """Adds a line to the description of the case, which is known even if the case crashes."""
 

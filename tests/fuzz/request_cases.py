@@ -73,8 +73,8 @@ def run(cases: Sequence[Case], show: Callable[[Record], None] = lambda _: None) 
         problems += _wait_for_rest(server)
         if len(cases) > 1:  # the first request loads more than it leaves
             with suppress(TimeoutError):  # threads and files are freed a little later
-                wait_until(lambda: not _leaks(before, State.of(server)), REST_TIME)
-            problems += _leaks(before, State.of(server))
+                wait_until(lambda: not leaks(before, State.of(server)), REST_TIME)
+            problems += leaks(before, State.of(server))
         if _text(server) != text:
             problems.append("the text of an ordinary request has changed")
     left = Record("request-server", "left" if problems else "nothing left", "; ".join(problems))
@@ -152,11 +152,18 @@ def _wait_for_rest(server: RunningServer) -> list[str]:
     return problems
 
 
-def _leaks(before: State, after: State) -> list[str]:
+def leaks(before: State, after: State, threads: int = MORE_THREADS) -> list[str]:
+    """Return what a server has more than before, if that is more than the limits.
+
+    Args:
+        before: the earlier state.
+        after: the later state.
+        threads: limit of threads.
+    """
     return [
         f"{name} left: {old:.0f} before, {new:.0f} after"
         for name, old, new, limit in (
-            ("threads", before.threads, after.threads, MORE_THREADS),
+            ("threads", before.threads, after.threads, threads),
             ("files", before.files, after.files, 2),
             ("memory", before.memory, after.memory, MAX_GROWTH),
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz import driver, models, report, request_cases
+from tests.fuzz import driver, models, report, request_cases, session_cases
 from tests.fuzz.cases import Case
 
 SEED = 300
@@ -37,3 +37,15 @@ def test_hostile_requests_get_clear_errors_and_leave_nothing(count: int) -> None
     statuses = [record.verdict for record in records]
     assert statuses.count("200") > count / 20
     assert statuses.count("400") > count / 5
+
+
+@pytest.mark.slow
+def test_hostile_live_sessions_leave_nothing() -> None:
+    """Times are not compared: other tests may use the machine."""
+    cases = [Case(SEED, "session", number) for number in range(24)]
+    records = session_cases.run(cases, alone=0.0)
+    failures = [report.failure(record, SEED) for record in records if record.failed]
+    assert not failures, "\n".join(failures)
+    kinds = {record.notes[0] for record in records[:-1]}
+    assert len(kinds) >= 8
+    assert {record.verdict.partition(": ")[2] for record in records} >= {"left", "goes on"}

@@ -80,14 +80,26 @@ class RunningServer:
 
 @contextmanager
 def running(
-    *flags: str, model: tuple[str, ...] = FAST, tls: bool = False
+    *flags: str,
+    model: tuple[str, ...] = FAST,
+    tls: bool = False,
+    port: int = 0,
+    stops: bool = False,
 ) -> Iterator[RunningServer]:
-    """Start a server at a free port, wait until its model is loaded, and stop it at the end."""
+    """Start a server, wait until its model is loaded, and stop it at the end.
+
+    Args:
+        *flags: of the server.
+        model: the flags of the model.
+        tls: make a certificate.
+        port: to listen on; 0: any free port.
+        stops: the server may have ended before the end of the block.
+    """
     with tempfile.TemporaryDirectory(prefix="whisperbatch-server-") as folder:
         log = Path(folder, "log")
         uploads = Path(folder, "uploads")
         uploads.mkdir()
-        command = [sys.executable, "-m", "whisperbatch", "serve", "--port", "0", *model]
+        command = [sys.executable, "-m", "whisperbatch", "serve", "--port", str(port), *model]
         command += ["--upload-directory", str(uploads), *flags]
         certificate = None
         if tls:
@@ -104,7 +116,7 @@ def running(
         try:
             server = _ready(process, log, certificate)
             yield server
-            assert process.poll() is None, (
+            assert stops or process.poll() is None, (
                 f"status {process.returncode}\n{server.messages()[-4000:]}"
             )
         finally:

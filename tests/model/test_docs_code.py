@@ -77,6 +77,7 @@ PRINTED = {
     "/vad": b'[{"start":',
     "/load": b'"name":"tiny.en"',
     "/unload": b'"unloaded":true',
+    "/client_secrets": b'{"value":"ek_',
 }
 """What commands with such a path print; the others print a text."""
 

@@ -4,8 +4,9 @@ import asyncio
 import base64
 import json
 import re
+import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from difflib import SequenceMatcher
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ import av
 import numpy as np
 import openai
 import pytest
-from websockets.exceptions import ConnectionClosed
 
 from benchmarks import recordings
 from benchmarks.recordings import Recording
@@ -230,20 +230,56 @@ def test_an_update_in_mid_stream(server: RunningServer, speech: Recording) -> No
 
 
 @pytest.mark.slow
-def test_a_restart_of_the_server() -> None:
-    """The client is told to connect again; OpenAI's client does this after the code 1012."""
+def test_a_restart_of_the_server(speech: Recording) -> None:
+    """The client gets the text of what it has said, connects again after 1012, and goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    audio = pcm(speech, 24_000)
+    half = len(audio) // 4 * 2
+    first, rest = audio[:half], audio[half:]
+    reasons: list[int] = []
+    texts: list[str] = []
+    deltas: dict[str, str] = {}
 
-    async def run() -> None:
-        with running("--api-key", "secret", tls=True) as server:
-            async with session(server) as connection:
-                server.process.terminate()
-                with pytest.raises(ConnectionClosed) as raised:
-                    await asyncio.wait_for(connection.recv_bytes(), LIMIT)
-                assert raised.value.rcvd is not None
-                assert raised.value.rcvd.code == 1012
-            server.process.wait(60)
-            assert "Traceback" not in server.messages()
-            raise KeyboardInterrupt
+    async def run(servers: ExitStack) -> None:
+        def start() -> RunningServer:
+            return servers.enter_context(running("--api-key", "secret", port=port, stops=True))
 
-    with pytest.raises(KeyboardInterrupt):  # `running` expects a server that runs
-        asyncio.run(run())
+        server = start()
+        starting = None
+        client = openai.AsyncOpenAI(base_url=server.api, api_key="secret")
+        connecting = client.realtime.connect(
+            extra_query=QUERY, on_reconnecting=lambda event: reasons.append(event.close_code)
+        )
+        async with client, connecting as connection:
+            async for received in connection:
+                event: Any = received
+                kind = event.type
+                assert kind != "error", event
+                if kind == "session.created":
+                    audio_input: Any = {"input": {"turn_detection": None}}
+                    await connection.session.update(
+                        session={"type": "transcription", "audio": audio_input}
+                    )
+                    await append(connection, rest if starting else first)
+                    if starting:
+                        await connection.input_audio_buffer.commit()
+                    else:
+                        server.process.terminate()
+                        starting = asyncio.create_task(asyncio.to_thread(start))
+                elif kind == f"{TEXT}.delta":
+                    deltas[event.item_id] = deltas.get(event.item_id, "") + event.delta
+                elif kind == f"{TEXT}.completed":
+                    texts.append(event.transcript)
+                    if len(texts) == 2:
+                        break
+        assert starting
+        await starting
+        assert server.process.wait(60) == 0
+        assert "Traceback" not in server.messages()
+
+    with ExitStack() as servers:
+        asyncio.run(asyncio.wait_for(run(servers), 2 * LIMIT))
+    assert set(reasons) == {1012}
+    assert len(deltas) == 2
+    assert likeness(" ".join(texts), speech) >= 0.75

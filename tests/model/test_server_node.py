@@ -1,8 +1,6 @@
 """OpenAI's client for Node.js and the server. The client is installed from npm's registry, once."""
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,11 +12,10 @@ import pytest
 import whisperbatch as wb
 from benchmarks import recordings
 from benchmarks.recordings import Recording
+from tests.model import node_client
 from tests.model.forms import beginning, file, request_head
 from tests.model.server import FAST, RunningServer, running, wait_until
 
-CLIENT: Final = "openai@6"
-CACHE: Final = Path(__file__).parents[2] / ".cache" / "node"
 SCRIPT: Final = """
 import fs from "node:fs";
 import OpenAI from "openai";
@@ -49,24 +46,9 @@ Save = Callable[[Recording, str], Path]
 @pytest.fixture(scope="module")
 def script() -> Path:
     """Return the program, in a folder where the client is installed."""
-    npm = shutil.which("npm")
-    if not npm or not shutil.which("node"):
-        pytest.skip("Node.js and npm are not installed")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    if not (CACHE / "node_modules" / "openai" / "package.json").exists():
-        (CACHE / "package.json").write_text('{"private": true}')
-        done = subprocess.run(
-            [npm, "install", "--no-fund", "--no-audit", "--ignore-scripts", CLIENT],
-            cwd=CACHE,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            pytest.skip(f"npm cannot install {CLIENT}: {done.stderr.strip()[-300:]}")
-    path = CACHE / f"client-{os.getpid()}.mjs"
-    path.write_text(SCRIPT)
-    return path
+    if reason := node_client.install():
+        pytest.skip(reason)
+    return node_client.write_script(SCRIPT)
 
 
 @pytest.fixture(scope="module")

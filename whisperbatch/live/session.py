@@ -16,8 +16,9 @@ texts, not older ones.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -80,6 +81,7 @@ LIVE_SHARE: Final = 0.8  # of the engine, for all live sessions, beside one run 
 LIMIT: Final = to_samples(29.0)  # samples of a partial text of which nothing is settled
 PATIENCE: Final = 0.5  # seconds in the queue, after which a partial row gets newer audio
 REPORTED_LAG: Final = 3.0  # seconds from which a lag is reported
+MAX_GROUPS: Final = 1000  # whose virtual times are known
 CAUGHT_UP: Final = 1.0  # seconds below which the lag has ended
 
 
@@ -624,12 +626,16 @@ class LiveSession(Cancellable, Explained):
 class LiveSessions:
     """The open sessions of a Transcriber, and their shares of the engine. Thread-safe.
 
-    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings.
+    All sessions together have `LIVE_SHARE` of a busy engine, beside one run over recordings. Groups
+    divide it in the ratio of their largest weights, and the sessions of a group in the ratio of
+    theirs: a client with many sessions takes nothing from another client. A new session continues
+    where its group was: many short sessions do not each begin before the others.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._shares: dict[LiveSession, RunShare] = {}
+        self._shares: dict[LiveSession, _Claim] = {}
+        self._times: dict[Hashable, float] = {}  # virtual time of ended sessions, by group
         stop_at_exit(self)
 
     def open(
@@ -638,6 +644,9 @@ class LiveSessions:
         settings: LiveSettings,
         options: Options,
         reader: AudioReader | None,
+        *,
+        group: Hashable = None,
+        weight: float = 1.0,
     ) -> LiveSession:
         """Return a new session.
 
@@ -646,17 +655,21 @@ class LiveSessions:
             settings: of the session.
             options: of the final texts.
             reader: an open recording that the session reads; None if the caller feeds it.
+            group: sessions of a group have one share together.
+            weight: of the share.
 
         Raises:
             OptionError: the model cannot honour an option.
             ModelError: no installed package contains the weights of the voice activity detector.
         """
-        share = RunShare(interactive=True)
         with self._lock:  # the session may end at once
+            claims = [claim for claim in self._shares.values() if claim.group == group]
+            times = [self._times.get(group, 0.0), *(each.share.virtual_time for each in claims)]
+            share = RunShare(virtual_time=max(times), interactive=True)
             session = LiveSession(
                 scheduler, share, settings, options, reader=reader, at_end=self._end
             )
-            self._shares[session] = share
+            self._shares[session] = _Claim(share, group, weight)
             self._weigh()
         return session
 
@@ -672,9 +685,28 @@ class LiveSessions:
 
     def _end(self, session: LiveSession) -> None:
         with self._lock:
-            self._shares.pop(session, None)
+            if claim := self._shares.pop(session, None):
+                ended = max(claim.share.virtual_time, self._times.pop(claim.group, 0.0))
+                self._times[claim.group] = ended  # the last: this group ended last
+                if len(self._times) > MAX_GROUPS:
+                    del self._times[next(iter(self._times))]
             self._weigh()
 
     def _weigh(self) -> None:
-        for share in self._shares.values():
-            share.weight = LIVE_SHARE / (1 - LIVE_SHARE) / len(self._shares)
+        groups: dict[Hashable, list[float]] = {}
+        for claim in self._shares.values():
+            groups.setdefault(claim.group, []).append(claim.weight)
+        all_weights = sum(max(weights) for weights in groups.values())
+        for claim in self._shares.values():
+            weights = groups[claim.group]
+            of_group = max(weights) / all_weights * LIVE_SHARE / (1 - LIVE_SHARE)
+            claim.share.weight = of_group * claim.weight / sum(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a session may have of the engine; see `LiveSessions.open`."""
+
+    share: RunShare
+    group: Hashable
+    weight: float

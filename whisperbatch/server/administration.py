@@ -9,7 +9,6 @@ next request for it.
 """
 
 import hmac
-import json
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -22,7 +21,7 @@ from whisperbatch.server.admission import Admission
 from whisperbatch.server.errors import ApiError, invalid, shutting_down
 from whisperbatch.server.models import Models, ServedModel
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.uploads import pieces
+from whisperbatch.server.uploads import receive_object
 
 MAX_BODY: Final = 10_000  # bytes
 
@@ -96,16 +95,9 @@ class Administration:
         self._check_key(request)
         if self._admission.closed:
             raise shutting_down()
-        body = b""
-        async for data in pieces(request, self._settings.upload_limits):
-            body += data
-            if len(body) > MAX_BODY:
-                raise ApiError(413, f"the body has more than {MAX_BODY} bytes", code="too_large")
-        try:
-            values = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise invalid('send a JSON object, such as {"model": "base"}', None) from error
-        if not isinstance(values, dict) or not isinstance(values.get("model"), str):
+        limits = self._settings.upload_limits
+        values = await receive_object(request, limits, MAX_BODY, '{"model": "base"}')
+        if not isinstance(values.get("model"), str):
             raise invalid('model is missing: send {"model": "base"}', "model", "missing")
         for name in values:
             if name not in names:

@@ -2,6 +2,7 @@
 
 recorder ──> guard ┬─> /v1/audio/... ──> transcriptions ──> asr.submit
                    ├─> /v1/realtime ──> realtime ──> asr.live
+                   ├─> /v1/realtime/client_secrets ──> client_secrets
                    ├─> /, /predict ──> endpoints ──> asr.submit
                    ├─> /v1/audio/diarization, /v1/audio/vad ──> analyses
                    ├─> /api/ps, /api/load, /api/unload ──> administration
@@ -49,6 +50,7 @@ from whisperbatch.server.metrics import CONTENT_TYPE, Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.openapi import form_of
 from whisperbatch.server.page import Page, wants_page
+from whisperbatch.server.realtime.client_secrets import ClientSecrets, Secrets
 from whisperbatch.server.realtime.endpoint import Realtime
 from whisperbatch.server.realtime.limits import Sessions
 from whisperbatch.server.records import REQUESTS, Record, Recorder, note_error
@@ -120,7 +122,9 @@ class Server:
         models = [self.models, *([self._assisted] if self._assisted else [])]
         self._administration = Administration(settings, models, self.admission)
         self.sessions = Sessions(self.admission, settings.max_sessions)
-        self._realtime = Realtime(settings, self.models, self.sessions, self._metrics)
+        secrets = Secrets(lambda: self._guard.keys)
+        self._client_secrets = ClientSecrets(settings, self.models, self.admission, secrets)
+        self._realtime = Realtime(settings, self.models, self.sessions, self._metrics, secrets)
         self._analyses = Analyses(settings, self.models, self.admission, downloads)
         self._page = Page(settings.root_path) if settings.page else None
         self._preparing: asyncio.Task[None] | None = None
@@ -139,6 +143,7 @@ class Server:
             max_bytes=int(settings.max_upload),
             metrics=self._metrics,
             cut=self.admission.cut,
+            secrets=secrets.client_of,
         )
         guarded: ASGIApp = self._guard
         if settings.origins:
@@ -242,6 +247,15 @@ class Server:
         for path in REALTIME_PATHS:
             app.router.routes.append(WebSocketRoute(path, self._realtime.connect))
             app.get(path, include_in_schema=False)(_ask_for_upgrade)
+            for name, create, summary in (
+                ("client_secrets", self._client_secrets.create, "A short-lived key"),
+                ("transcription_sessions", self._client_secrets.create_old, "The same, old form"),
+            ):
+                app.post(
+                    f"{path}/{name}",
+                    summary=f"{summary} for a browser that opens live sessions",
+                    include_in_schema=path == REALTIME_PATHS[0],
+                )(create)
         administration = self._administration
         app.get("/api/ps", summary="The loaded models")(administration.list_loaded)
         app.post("/api/load", summary="Load a model")(administration.load)

@@ -26,6 +26,7 @@ AMOUNT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", re.ASCII)
 SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 MAX_PRIORITY: Final = 100.0  # as in `Transcriber.submit`
 MIN_PRIORITY: Final = 0.01
+SECRET_PREFIX: Final = "ek_"  # noqa: S105 - of the short-lived keys of live sessions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ headers with a handshake: their key is in a subprotocol.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -17,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whisperbatch.server.browsers import Browsers
-from whisperbatch.server.clients import Keys
+from whisperbatch.server.clients import SECRET_PREFIX, Client, Keys
 from whisperbatch.server.errors import ApiError, as_api_error, response_of, shutting_down
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.page import PATHS
@@ -47,6 +48,7 @@ class Guard:
         max_bytes: limit of a file's size.
         metrics: counts the errors.
         cut: set when requests that have not ended get the status 503.
+        secrets: returns the client of a short-lived key of live sessions; None for other keys.
 
     Attributes:
         keys: as given.
@@ -61,9 +63,11 @@ class Guard:
         max_bytes: int,
         metrics: Metrics,
         cut: asyncio.Event,
+        secrets: Callable[[bytes, Client], Client | None] = lambda *_: None,
     ) -> None:
         self._app = app
         self.keys = keys
+        self._secrets = secrets
         self._browsers = browsers
         self._max_bytes = max_bytes
         self._metrics = metrics
@@ -131,8 +135,11 @@ class Guard:
             await send(message)
 
         try:
-            if self.keys:
-                self._check_key(_key_of(headers), record)
+            key = key_of(headers)
+            if client := self._secrets(key, record.client):
+                record.client = client
+            elif self.keys:
+                self._check_key(key, record)
             else:
                 self._browsers.check(headers)
             await self._app(scope, receive, send_noted)
@@ -153,7 +160,7 @@ class Guard:
         if not self.keys:
             self._browsers.check(headers)
         elif not is_public and path not in WITH_ADMIN_KEY:
-            self._check_key(_key_in_header(headers), record)
+            self._check_key(key_in_header(headers), record)
         length = headers.get("content-length", "")
         is_json = headers.get("content-type", "").startswith("application/json")
         more = JSON_BYTES if is_json else FORM_BYTES
@@ -164,11 +171,12 @@ class Guard:
     def _check_key(self, given: bytes, record: Record) -> None:
         client = self.keys.find(given)
         if client is None:
-            raise ApiError(
-                401,
-                "the API key is wrong" if given else "send an API key: Authorization: Bearer KEY",
-                code="invalid_api_key",
-            )
+            message = "send an API key: Authorization: Bearer KEY"
+            if given.startswith(SECRET_PREFIX.encode()):
+                message = "a client secret opens live sessions only"
+            elif given:
+                message = "the API key is wrong"
+            raise ApiError(401, message, code="invalid_api_key")
         record.client = client
 
 
@@ -199,17 +207,17 @@ def subprotocols_of(headers: Headers) -> list[str]:
     return [name.strip() for name in given.split(",") if name.strip()]
 
 
-def _key_in_header(headers: Headers) -> bytes:
+def key_in_header(headers: Headers) -> bytes:
     """Return the key of the header `Authorization`; empty if there is none."""
     scheme, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
     return key.strip() if scheme.lower() == b"bearer" else b""
 
 
-def _key_of(headers: Headers) -> bytes:
+def key_of(headers: Headers) -> bytes:
     """Return the key of a handshake, in a header or a subprotocol; empty if there is none."""
     offered = subprotocols_of(headers)
     keys = (name[len(KEY_PROTOCOL) :] for name in offered if name.startswith(KEY_PROTOCOL))
-    return _key_in_header(headers) or next(keys, "").encode("latin-1")
+    return key_in_header(headers) or next(keys, "").encode("latin-1")
 
 
 class _Answering:

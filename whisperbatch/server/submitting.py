@@ -1,7 +1,7 @@
 """The recording for the model, and waiting for its result while the client waits, too."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -11,6 +11,7 @@ from starlette.types import Receive
 import whisperbatch as wb
 from whisperbatch.audio import known_duration
 from whisperbatch.decoding.prompts import with_end_of_prompt
+from whisperbatch.live import LiveSession
 from whisperbatch.protocols import EngineTraits
 from whisperbatch.server.admission import Admission
 from whisperbatch.server.clients import Client
@@ -21,6 +22,7 @@ from whisperbatch.server.uploads import Spool
 from whisperbatch.types import DeferredSource, Source
 
 T = TypeVar("T")
+C = TypeVar("C", wb.Submission, LiveSession)
 
 
 def client_of(request: Request) -> Client:
@@ -97,11 +99,20 @@ async def submit(
         return start()
     if options.speaker == "voice":
         await models.load_diarizer(options.diarizer)
-    submitting = asyncio.ensure_future(asyncio.to_thread(start))
+    return await started(start)
+
+
+async def started(start: Callable[[], C]) -> C:
+    """Start something in a thread, and return it. It is cancelled if the caller is.
+
+    Raises:
+        WhisperBatchError: as `start` raises it.
+    """
+    starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
-        return await asyncio.shield(submitting)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        submitting.add_done_callback(_cancel)
+        starting.add_done_callback(_cancel)
         raise
 
 
@@ -113,10 +124,10 @@ def _limit_batch(options: wb.Options, asr: wb.Transcriber, most: int | None) -> 
     return replace(options, batch_size=min(options.batch_size, most))
 
 
-def _cancel(submitted: "asyncio.Future[wb.Submission]") -> None:
-    """End a recording whose request has ended."""
-    if not submitted.cancelled() and not submitted.exception():
-        submitted.result().cancel()
+def _cancel(started: "asyncio.Future[C]") -> None:
+    """End a recording or a live session whose client is gone."""
+    if not started.cancelled() and not started.exception():
+        started.result().cancel()
 
 
 async def disconnect(receive: Receive) -> None:

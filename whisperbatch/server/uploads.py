@@ -10,6 +10,7 @@ network ── write() ──> temporary file ──> SpooledFile.read() ── 
 
 import asyncio
 import io
+import json
 import math
 import re
 import threading
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import MultipartParseError
@@ -512,6 +513,34 @@ async def received(
             raise disk_full(error) from error
         yield
     form.finish()
+
+
+async def receive_object(
+    request: Request, limits: UploadLimits, most: int, example: str
+) -> dict[str, Any]:
+    """Return the JSON object that is the body of a request.
+
+    Args:
+        request: of a client.
+        limits: of the upload.
+        most: limit of the body, in bytes.
+        example: of a body, for messages.
+
+    Raises:
+        ApiError: the body is too long or no JSON object, or as `pieces`.
+    """
+    body = b""
+    async for data in pieces(request, limits):
+        body += data
+        if len(body) > most:
+            raise ApiError(413, f"the body has more than {most} bytes", code="too_large")
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"send a JSON object, such as {example}", None) from error
+    if not isinstance(values, dict):
+        raise invalid(f"send a JSON object, such as {example}", None)
+    return values
 
 
 def too_large(max_bytes: int) -> ApiError:

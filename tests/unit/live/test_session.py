@@ -483,3 +483,65 @@ def test_a_sentence_ends_a_turn_early(
     session.close()
     assert texts(list(session), 0)[1] == "one two three four five six"
     assert asked == ["six"]
+
+
+def test_groups_divide_the_engine(asr: wb.Transcriber) -> None:
+    """However many sessions a group has; within a group, the weights of its sessions count."""
+
+    def weights() -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for claim in asr._live._shares.values():
+            found.setdefault(str(claim.group), []).append(round(claim.share.weight, 6))
+        return found
+
+    whole = sessions.LIVE_SHARE / (1 - sessions.LIVE_SHARE)
+    opened = [asr.live(group="ann") for _ in range(3)]
+    assert weights() == {"ann": [round(whole / 3, 6)] * 3}
+    opened.append(asr.live(group="bob", weight=2.0))
+    opened.append(asr.live(group="bob"))
+    ann, bob = whole / 3, whole * 2 / 3  # as 1 to 2
+    assert weights() == {
+        "ann": [round(ann / 3, 6)] * 3,
+        "bob": [round(bob * 2 / 3, 6), round(bob / 3, 6)],
+    }
+    for session in opened[:4]:
+        session.close()
+        list(session)
+    wait_for_end(asr, 1)
+    assert weights() == {"bob": [round(whole, 6)]}
+    opened[4].cancel()
+    wrong: list[dict[str, Any]] = [{"weight": 0.0}, {"weight": 101.0}, {"group": []}]
+    for keywords in wrong:
+        with pytest.raises(wb.OptionError, match=next(iter(keywords))):
+            asr.live(**keywords)
+
+
+def test_short_sessions_of_a_group_do_not_each_begin_first(asr: wb.Transcriber) -> None:
+    """A session continues at the virtual time of its group; that of another group does not."""
+    first = asr.live(group="ann")
+    events_of(first, audio(0.3, 2.0, 1.0))
+    wait_for_end(asr, 0)
+    second, other = asr.live(group="ann"), asr.live(group="bob")
+    times = {claim.group: claim.share.virtual_time for claim in asr._live._shares.values()}
+    assert times["ann"] > times["bob"] == 0.0
+    for session in (second, other):
+        session.cancel()
+
+
+def test_the_times_of_few_groups_are_kept(
+    asr: wb.Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_GROUPS", 2)
+    for number in range(4):
+        asr.live(group=number).close()
+        wait_for_end(asr, 0)
+    assert list(asr._live._times) == [2, 3]
+
+
+def wait_for_end(asr: wb.Transcriber, left: int) -> None:
+    """Wait until all but some sessions have ended."""
+    for _ in range(2000):
+        if len(asr._live._shares) == left:
+            return
+        threading.Event().wait(0.005)
+    raise TimeoutError

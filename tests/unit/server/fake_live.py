@@ -50,7 +50,7 @@ class FakeLive:
         count = len(samples) // 2 if isinstance(samples, bytes) else len(samples)
         self.duration += count / rate
 
-    async def feed_async(self, samples: Any, *, timeout: float) -> None:
+    async def feed_async(self, samples: Any, *, timeout: float = 0.0) -> None:
         end = time.monotonic() + timeout
         while isinstance(self.feeding, BacklogError) and time.monotonic() < end:  # noqa: ASYNC110 - a fake
             await asyncio.sleep(0.01)

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import math
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -654,6 +656,56 @@ async def test_the_server_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
         async with connected(Client(socket.server)) as other:
             assert (other.status, other.answer.error["code"]) == (503, "unavailable")
             assert "retry-after" in other.answer.headers
+
+
+@in_loop
+async def test_a_client_leaves_while_its_session_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody else could end the live session, which would keep its thread and its share."""
+    begun, may_open = threading.Event(), threading.Event()
+    create = FakeLive.__init__
+
+    def slow(live: FakeLive, **keywords: Any) -> None:
+        begun.set()
+        assert may_open.wait(20)
+        create(live, **keywords)
+
+    monkeypatch.setattr(FakeLive, "__init__", slow)
+    async with open_session(monkeypatch) as (socket, opened):
+        socket.send(append(pcm(0.1)))
+        await asyncio.to_thread(begun.wait, 20)
+        await socket.leave()
+        assert opened == []
+        may_open.set()
+        for _ in range(2000):
+            if opened and opened[0].calls:
+                break
+            await asyncio.sleep(0.005)
+        assert opened[0].calls == ["cancel"]
+
+
+@in_loop
+async def test_audio_that_has_arrived_is_heard_before_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "LOOK", 0.05)
+    feed = FakeLive.feed
+
+    def slow(live: FakeLive, samples: Any) -> None:
+        time.sleep(0.02)
+        feed(live, samples)
+
+    monkeypatch.setattr(FakeLive, "feed", slow)
+    async with open_session(monkeypatch) as (socket, opened):
+        live = await heard(socket, opened)
+        before = len(live.fed)
+        for _ in range(20):
+            socket.send(append(pcm(0.1)))
+        socket.server.admission.closed = True
+        await socket.until("closed")
+        assert socket.closed == 1012
+        assert len(live.fed) - before == 20 * len(pcm(0.1))
 
 
 @in_loop

@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 import whisperbatch as wb
 from whisperbatch.live import Delay, LiveSettings
-from whisperbatch.server.errors import invalid
+from whisperbatch.server.errors import ApiError, as_api_error, invalid
+from whisperbatch.server.models import Models
 from whisperbatch.server.realtime.audio_formats import (
     A_LAW,
     MU_LAW,
@@ -127,6 +128,24 @@ class Configuration:
     delay: Delay = DELAY
     turns: TurnDetection | None = TURNS
     include: tuple[str, ...] = ()
+
+    @property
+    def object_type(self) -> str:
+        """The kind of object that a session is, in the form of the protocol."""
+        name = "transcription_session" if self.kind == "transcription" else "session"
+        return f"realtime.{name}"
+
+    def find_model(self, models: Models) -> str:
+        """Return the name of the model that transcribes.
+
+        Raises:
+            ApiError: there is no such model.
+        """
+        try:
+            return models.find(self.model or models.names[0]).name
+        except ApiError as error:
+            error.param = f"{INPUT}.transcription.model"
+            raise
 
     def updated(self, given: object) -> "Configuration":
         """Return the configuration after `session.update`.
@@ -261,9 +280,12 @@ class Configuration:
         }
 
 
-def field_of(option: str) -> str | None:
-    """Return the field that sets an option; None if none does."""
-    return FIELDS.get(option)
+def as_answer(error: Exception) -> ApiError:
+    """Return the answer to an error, with the names of the fields that the client has sent."""
+    answer = as_api_error(error, FIELDS)
+    if isinstance(error, wb.OptionError):
+        answer.param = next((FIELDS[name] for name in error.options if name in FIELDS), None)
+    return answer
 
 
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(

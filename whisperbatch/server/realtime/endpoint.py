@@ -15,9 +15,10 @@ from typing import Final
 from starlette.websockets import WebSocket
 
 from whisperbatch.server.errors import ApiError
-from whisperbatch.server.guard import refuse, subprotocols_of
+from whisperbatch.server.guard import key_of, refuse, subprotocols_of
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
+from whisperbatch.server.realtime.client_secrets import Secrets
 from whisperbatch.server.realtime.configuration import Configuration
 from whisperbatch.server.realtime.limits import Sessions
 from whisperbatch.server.realtime.old import OldGeneration, is_old
@@ -38,11 +39,18 @@ class Realtime:
         models: the models.
         sessions: the places.
         metrics: the figures.
+        secrets: the short-lived keys; each has the configuration of its sessions.
     """
 
     def __init__(
-        self, settings: ServerSettings, models: Models, sessions: Sessions, metrics: Metrics
+        self,
+        settings: ServerSettings,
+        models: Models,
+        sessions: Sessions,
+        metrics: Metrics,
+        secrets: Secrets,
     ) -> None:
+        self._secrets = secrets
         defaults = settings.default_options()
         self._parts = Parts(settings, models, sessions, metrics, defaults, set())
 
@@ -68,9 +76,11 @@ class Realtime:
         record: Record = socket.scope[RECORD]
         record.route = ROUTE
         query = socket.query_params
-        configuration = Configuration()
+        secret = self._secrets.find(key_of(socket.headers))
+        configuration = secret.configuration if secret else Configuration()
         if model := query.get("model"):
             parts.models.find(model)
+        if model and not configuration.model:
             configuration = configuration.updated(
                 {"audio": {"input": {"transcription": {"model": model}}}}
             )

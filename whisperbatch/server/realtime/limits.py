@@ -1,13 +1,16 @@
 """How many live sessions are open, in all and for each client."""
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from whisperbatch.server.admission import OWN_SHARE, Admission, busy
 from whisperbatch.server.clients import Client
 
+REST: Final = 3.0  # a quarter of one CPU hears such audio
 RETRY_AFTER: Final = 30.0  # seconds; nobody knows when a person stops speaking
 
 
@@ -27,6 +30,7 @@ class Sessions:
         self.admission = admission
         self.active = 0
         self.lags: set[Callable[[], float]] = set()
+        self._hearing = asyncio.Lock()
         self._most = most
         self._active: Counter[str] = Counter()
 
@@ -34,6 +38,19 @@ class Sessions:
     def lag(self) -> float:
         """The largest lag of the open sessions, in seconds."""
         return max((lag() for lag in self.lags), default=0.0)
+
+    @asynccontextmanager
+    async def in_turn(self) -> AsyncIterator[None]:
+        """Wait for the turn of audio that arrived faster than it can be spoken.
+
+        One piece is heard at a time. If other sessions are open, the CPU then rests from such audio
+        for `REST` times as long, so that recordings do not delay people who speak.
+        """
+        async with self._hearing:
+            began = time.monotonic()
+            yield
+            if self.active > 1:
+                await asyncio.sleep(REST * (time.monotonic() - began))
 
     @contextmanager
     def opened(self, client: Client) -> Iterator[None]:

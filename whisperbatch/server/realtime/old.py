@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from starlette.datastructures import Headers
 
+from whisperbatch.server.errors import ApiError
 from whisperbatch.server.realtime.audio_formats import OLD_NAMES
 from whisperbatch.server.realtime.configuration import INPUT
 from whisperbatch.server.realtime.protocol import UPDATE, Event
@@ -56,15 +57,7 @@ class OldGeneration:
         self._prefix = given["type"].rpartition(".")[0]
         session = given.get("session")
         if isinstance(session, dict) and "audio" not in session:
-            fields = {new: session[old] for old, new in FIELDS.items() if old in session}
-            if isinstance(name := fields.get("format"), str):
-                fields["format"] = {"type": OLD_NAMES.get(name, name)}
-            # other fields of old sessions have no effect here, as in sessions with answers
-            session = {
-                "type": "realtime",
-                "audio": {"input": fields},
-                **{name: session[name] for name in ("include",) if name in session},
-            }
+            session = current_session(session)
         return {**given, "type": UPDATE, "session": session}
 
     def to_old(self, made: Event) -> Event | None:
@@ -75,7 +68,7 @@ class OldGeneration:
             return {
                 **made,
                 "type": f"{self._prefix}.{state}",
-                "session": _old_session(made["session"], self._prefix),
+                "session": old_session(made["session"], self._prefix),
             }
         if kind == "conversation.item.added":
             return {**made, "type": "conversation.item.created"}
@@ -88,7 +81,40 @@ class OldGeneration:
         return made
 
 
-def _old_session(session: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def current_session(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of an old client in the current form."""
+    fields = {new: session[old] for old, new in FIELDS.items() if old in session}
+    if isinstance(name := fields.get("format"), str):
+        fields["format"] = {"type": OLD_NAMES.get(name, name)}
+    # other fields of old sessions have no effect here, as in sessions with answers
+    return {
+        "type": "realtime",
+        "audio": {"input": fields},
+        **{name: session[name] for name in ("include",) if name in session},
+    }
+
+
+def with_old_names(error: ApiError) -> ApiError:
+    """Return an error with the names of the old generation."""
+    message = _old_names(error.message) or ""
+    return ApiError(
+        error.status,
+        message,
+        kind=error.type,
+        param=_old_names(error.param),
+        code=error.code,
+        retry_after=error.retry_after,
+        may_retry=error.may_retry,
+    )
+
+
+def old_session(session: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return a session in the old form.
+
+    Args:
+        session: in the current form.
+        prefix: "transcription_session" or "session".
+    """
     given = session["audio"]["input"]
     fields = {old: given[new] for old, new in FIELDS.items()}
     audio_format = given["format"]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from starlette.types import Message, Receive, Send
@@ -28,14 +29,14 @@ from whisperbatch.server.formats import as_json
 from whisperbatch.server.metrics import Metrics
 from whisperbatch.server.models import Models
 from whisperbatch.server.realtime import protocol
-from whisperbatch.server.realtime.configuration import FIELDS, INPUT, Configuration
+from whisperbatch.server.realtime.configuration import INPUT, Configuration, as_answer
 from whisperbatch.server.realtime.limits import Sessions
 from whisperbatch.server.realtime.old import OLD_UPDATE, OldGeneration
 from whisperbatch.server.realtime.protocol import Event, error_event, event, id_of, new_id
 from whisperbatch.server.realtime.turns import Turns
 from whisperbatch.server.records import note_audio, note_error
 from whisperbatch.server.settings import ServerSettings
-from whisperbatch.server.submitting import fit_prompt
+from whisperbatch.server.submitting import fit_prompt, started
 
 MIN_COMMIT: Final = 0.1  # seconds of audio
 MAX_INBOX: Final = 16 * 2**20  # characters of the events that wait for their turn
@@ -43,6 +44,7 @@ MAX_OUTBOX: Final = 256  # events that wait for the client
 SEND_TIME: Final = 30.0  # seconds in which a client must read an event
 BACKLOG_TIME: Final = 30.0  # seconds in which a piece of audio must find a place
 LAST_TEXT: Final = 10.0  # seconds for the last text of a session that the server ends
+AHEAD: Final = 2.0  # seconds of audio before its time; then sessions are heard one after the other
 LOOK: Final = 0.5  # seconds between two looks at the limits
 
 NORMAL: Final = 1000  # codes of a close
@@ -123,6 +125,7 @@ class Session:
         self._model = ""  # of the live session
         self._using = AsyncExitStack()  # keeps the model loaded
         self._fed = 0.0  # seconds of audio
+        self._first = self._began  # time of the first audio
         self._buffer = 0.0  # seconds of audio at which the buffer of the client begins
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._waiting = 0  # characters in the inbox
@@ -140,6 +143,8 @@ class Session:
         try:
             await self._say(event("session.created", session=self._described()))
             ending = await self._ending
+            if ending.code == RESTART and not ending.error:
+                await _first_of(self._start(self._finish()), receiving, seconds=LAST_TEXT)
             for task in working:
                 task.cancel()
             if ending.error:
@@ -205,12 +210,18 @@ class Session:
             except (ApiError, wb.WhisperBatchError) as error:
                 if isinstance(error, wb.ClosedError):
                     raise
-                answer = _as_answer(error)
+                answer = as_answer(error)
                 self._parts.metrics.errors.labels(answer.code or "none").inc()
                 await self._say(error_event(answer, id_of(given)))
             finally:
                 self._waiting -= _size(message)
                 self._has_room.set()
+
+    async def _finish(self) -> None:
+        """Wait until the audio that has arrived is heard."""
+        while self._waiting:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     async def _report(self, live: LiveSession) -> None:
         """Send what a live session reports."""
@@ -313,6 +324,8 @@ class Session:
 
     async def _append(self, audio: bytes) -> None:
         self._heard = time.monotonic()
+        if not self._fed:
+            self._first = self._heard
         if self._live is None:
             await self._configure(self._turns.configuration)
         audio_format = self._turns.configuration.format
@@ -325,8 +338,14 @@ class Session:
         """Feed audio; wait for a place if the session is behind."""
         if not self._live:
             raise AssertionError
+        is_ahead = self._fed - (time.monotonic() - self._first) > AHEAD
         try:
-            await self._live.feed_async(piece, timeout=BACKLOG_TIME)
+            if is_ahead:
+                await self._live.feed_async(b"", timeout=BACKLOG_TIME)  # a place, before the turn
+                async with self._parts.sessions.in_turn():
+                    await self._live.feed_async(piece)
+            else:
+                await self._live.feed_async(piece, timeout=BACKLOG_TIME)
         except BacklogError as error:
             answer = ApiError(503, str(error), kind="server_error", code="audio_backlog")
             raise Ending(OVERLOADED, answer) from error
@@ -355,12 +374,8 @@ class Session:
             ApiError: there is no such model, or the model or the format would change after audio.
             WhisperBatchError: an option is wrong, or the model cannot be loaded.
         """
-        models, before = self._parts.models, self._turns.configuration
-        try:
-            model = models.find(configuration.model or models.names[0]).name
-        except ApiError as error:
-            error.param = f"{INPUT}.transcription.model"
-            raise
+        before = self._turns.configuration
+        model = configuration.find_model(self._parts.models)
         same = model == self._model and configuration.format == before.format
         if self._live and not same and self._fed:
             name = "transcription.model" if model != self._model else "format"
@@ -381,7 +396,7 @@ class Session:
         async with AsyncExitStack() as stack:
             self._asr = await stack.enter_async_context(self._parts.models.using(model))
             keywords = self._fitting(self._keywords(configuration))
-            live = await asyncio.to_thread(self._open_live, keywords)
+            live = await started(partial(self._open_live, keywords))
             if self._live and self._reporting:
                 self._reporting.cancel()
                 self._live.cancel()
@@ -397,7 +412,8 @@ class Session:
         while True:
             own = {k: v for k, v in given.items() if k not in keywords and k not in unused}
             try:
-                return self._asr.live(**own, **keywords)
+                client = self._client
+                return self._asr.live(group=client.name, weight=client.priority, **own, **keywords)
             except wb.OptionError as error:
                 named = set(error.options) & set(own)
                 if not named:
@@ -422,10 +438,9 @@ class Session:
         """Return the session in the form of the protocol."""
         models, configuration = self._parts.models, self._turns.configuration
         value = configuration.value(models.names[0], self._parts.defaults)
-        name = "transcription_session" if configuration.kind == "transcription" else "session"
         return {
             "id": self._id,
-            "object": f"realtime.{name}",
+            "object": configuration.object_type,
             "expires_at": self._expires,
             **value,
         }
@@ -445,11 +460,3 @@ def _size(message: Message) -> int:
 def _expired(code: str, seconds: float, state: str) -> ApiError:
     message = f"the session was {state} for {seconds:g} s, the limit of this server"
     return invalid(message, None, code)
-
-
-def _as_answer(error: Exception) -> ApiError:
-    """Return the answer to an error, with the names of the fields that the client has sent."""
-    answer = as_api_error(error, FIELDS)
-    if isinstance(error, wb.OptionError):
-        answer.param = next((FIELDS[name] for name in error.options if name in FIELDS), None)
-    return answer
