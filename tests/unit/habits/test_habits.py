@@ -85,4 +85,4 @@ def test_how_many_lines_run() -> None:
         "commands": (len(COMMAND_LINES), list(COMMAND_LINES.values()).count(RUNS)),
         "Python": (len(PYTHON_LINES), list(PYTHON_LINES.values()).count(RUNS)),
     }
-    assert counts == {"commands": (76, 42), "Python": (93, 33)}
+    assert counts == {"commands": (76, 42), "Python": (95, 33)}
