@@ -443,6 +443,7 @@ class LiveSession(Cancellable, Explained):
                 self._ended = self._closing = True
                 self._error = self._error or error
                 self._parts.clear()
+                self._input.close()
                 self._changed.notify()
             self._at_end(self)
 

@@ -63,6 +63,10 @@ class SampleInput:
             return self._resampler.push_samples(scaled, self._rate)
         return iter((scaled,))
 
+    def close(self) -> None:
+        """Free the resampler, whose threads would last as long as somebody holds the session."""
+        self._resampler = None
+
     def flush(self) -> Iterator[Samples]:
         """Yield the samples that the resampler still holds."""
         return self._resampler.flush() if self._resampler else iter(())

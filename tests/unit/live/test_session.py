@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import whisperbatch as wb
+from tests.unit.counting_source import wait_until
 from tests.unit.fakes import Call, FakeEngine
 from tests.unit.live.fakes import LoudIsSpeech, audio
 from whisperbatch.live import (
@@ -198,6 +200,20 @@ def test_samples_in_all_forms_give_the_same_events(asr: wb.Transcriber, form: st
     assert isinstance(final, Final)
     assert final.text == "one two three four five six"
     assert session.duration == pytest.approx(4.0, abs=0.04)
+
+
+@pytest.mark.parametrize("rate", [8000, 24_000, 48_000])
+def test_a_session_that_has_ended_holds_no_threads(asr: wb.Transcriber, rate: int) -> None:
+    process = psutil.Process()
+    before = process.num_threads()
+    sessions_held = []
+    for end in ("close", "cancel") * 4:
+        session = asr.live(language="en", sampling_rate=rate)
+        sessions_held.append(session)
+        session.feed(np.zeros(rate, np.float32))
+        getattr(session, end)()
+        assert list(session) == []
+    wait_until(lambda: process.num_threads() <= before)
 
 
 @pytest.mark.parametrize("rate", [8000, 24_000, 48_000])
