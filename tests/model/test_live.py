@@ -107,10 +107,17 @@ def events(base: wb.Transcriber, recording: Recording) -> list[LiveEvent]:
 def test_final_texts_are_as_good_as_the_transcript(
     base: wb.Transcriber, recording: Recording, events: list[LiveEvent]
 ) -> None:
-    transcript = base.transcribe(recording.samples, language="en").text
-    live = scoring.word_error_rate(recording.text, final_text(events))
-    assert live.rate <= scoring.word_error_rate(recording.text, transcript).rate + 0.02
-    assert not any(isinstance(event, Failed) for event in events)
+    given = [("en", recording, events)]
+    for language in ("es", "fr", "ru"):
+        prompts = recordings.prompts(language, 30, 2)
+        given.append((language, prompts, events_of(base, prompts.samples, language=language)))
+    live, whole = scoring.Score(), scoring.Score()
+    for language, spoken, said in given:
+        live += scoring.word_error_rate(spoken.text, final_text(said), language)
+        transcript = base.transcribe(spoken.samples, language=language).text
+        whole += scoring.word_error_rate(spoken.text, transcript, language)
+        assert not any(isinstance(event, Failed) for event in said)
+    assert live.rate <= whole.rate + 0.02, (live, whole)
 
 
 def test_settled_text_is_close_to_the_final_text(events: list[LiveEvent]) -> None:
