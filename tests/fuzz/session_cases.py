@@ -40,10 +40,8 @@ PLACES: Final = 20  # of the hostile client
 FRIENDS: Final = 2
 KEYS: Final = {"friend": "f-key", "stranger": "s-key"}
 WARM_UP: Final = 60  # hostile sessions, but at most two thirds of them
-MORE_THREADS: Final = 12
-"""Threads that may be there after the sessions. Each session has a thread, and the engine has two
-while a session is open. When all had left, 15 to 19 threads were there in 200 sessions, and 25 in
-500 sessions beside the two who speak; asyncio keeps up to six of them."""
+MORE_THREADS: Final = 8
+"""Threads that may be there after the sessions: those of asyncio, and of a session that ends."""
 REFUSED: Final = "refused with 429"
 AGAIN: Final = 1.0  # seconds after which a client without a place tries again
 ALONE: Final = 60.0  # seconds in which the friends are measured without hostile sessions
