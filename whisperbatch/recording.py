@@ -302,8 +302,17 @@ class Row:
 
         Rows of one engine call have the same window.
         """
-        size = int(self.features.shape[1]) + MIN_PADDING
-        return min(-(-size // WINDOW_STEP) * WINDOW_STEP, WINDOW_FRAMES)
+        return self.padded_window(MIN_PADDING, WINDOW_STEP)
+
+    def padded_window(self, padding: int, step: int) -> int:
+        """Return the feature frames of the row and silence: a multiple of `step`, at most 30 s.
+
+        Args:
+            padding: frames of silence, at least, or up to the end of 30 s.
+            step: frames.
+        """
+        size = int(self.features.shape[1]) + padding
+        return min(-(-size // step) * step, WINDOW_FRAMES)
 
     def prepare(self, feature_type: FeatureType, window: int | None = None) -> Encoding:
         """Return the row's encoding, with the features that its encoder call needs.

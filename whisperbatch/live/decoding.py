@@ -23,7 +23,7 @@ from whisperbatch.recording import Decision, End, RecordingState, Row
 from whisperbatch.scheduling import SharedModel
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.segmentation.timed_text import AlignedWord, RowResult, join_words
-from whisperbatch.types import WINDOW_FRAMES, Chunk, LanguageScores, Segment
+from whisperbatch.types import Chunk, LanguageScores, Segment
 
 PARTIAL_TOKENS: Final = 100  # one limit for all partial texts, so that their rows share calls
 PARTIAL_PADDING: Final = 300
@@ -71,7 +71,6 @@ class LiveDecoder:
         self._segments = 0  # number of segments so far
         self._votes: deque[LanguageScores] = deque()
         self._known: deque[FinalText] = deque()  # of the latest parts
-        self._last: str | None = None  # language of the last final text
         self.configure(options)
 
     def configure(self, options: Options) -> None:
@@ -108,9 +107,7 @@ class LiveDecoder:
     def newest(self, chunk: Chunk) -> Row:
         """Return the row of the newest audio. Its encoder window has less silence than others."""
         row = self.row(chunk)
-        frames = int(row.features.shape[1]) + PARTIAL_PADDING
-        steps = -(-frames // PARTIAL_STEP)
-        self._model.prepare(row, min(steps * PARTIAL_STEP, WINDOW_FRAMES))
+        self._model.prepare(row, row.padded_window(PARTIAL_PADDING, PARTIAL_STEP))
         return row
 
     def detect(self, row: Row) -> str | None:
@@ -162,7 +159,8 @@ class LiveDecoder:
         scores, decision = row.language_scores, self._decide(row.language_scores)
         chunk = spoken.chunk
         known: list[int] = []
-        if decision.language == self._last and spoken.wide is not chunk:
+        last = self._known[-1].language if self._known else None
+        if decision.language == last and spoken.wide is not chunk:
             row = self.row(spoken.wide)
             known = self._known_tokens(spoken, decision.language)
         row = replace(row, language=decision.language, decision=decision)
@@ -186,7 +184,6 @@ class LiveDecoder:
 
     def add(self, text: FinalText) -> tuple[Segment, ...]:
         """Return the segments of the next final text with their numbers, and note its language."""
-        self._last = text.language
         self._known.append(text)
         while text.end - self._known[0].end > CONTEXT + MAX_AGE:
             self._known.popleft()

@@ -363,7 +363,7 @@ class Decoder:
         output: EncoderOutput,
         requests: Sequence[DecodeRequest],
         options: SearchOptions,
-        pause: Callable[[], None],
+        pause: Callable[[], None] | None,
     ) -> list[Decoded]:
         """Decode a batch by greedy search, beam search or sampling.
 
@@ -371,7 +371,7 @@ class Decoder:
             output: of the encoder.
             requests: all prompts have one length and contain the no-timestamps token.
             options: at most `MAX_BEAMS` beams, and no repetition penalty.
-            pause: see `protocols.EngineTraits`.
+            pause: see `protocols.EngineTraits`; None for no pauses.
         """
         decoded: dict[int, Decoded] = {}
         for rows in output.rows_by_length():
@@ -385,7 +385,7 @@ class Decoder:
         output: EncoderOutput,
         requests: Sequence[DecodeRequest],
         options: SearchOptions,
-        pause: Callable[[], None],
+        pause: Callable[[], None] | None,
     ) -> list[Decoded]:
         """See `decode`. All rows have the same number of states."""
         prompts = np.array([request.prompt for request in requests])
@@ -400,7 +400,7 @@ class Decoder:
             hidden = decoding.read_prompts(prompts, start)
             results = self._generate(
                 decoding,
-                self._with_pauses(decoding, pause),
+                self._with_pauses(decoding, pause) if pause else decoding,
                 hidden[:, -1],
                 first_biases[None],
                 options,

@@ -198,14 +198,14 @@ class OnnxRuntimeEngine:
         self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
     ) -> list[Decoded]:
         """See `protocols.Engine`."""
-        return self.decode_with_pauses(encoded, requests, options, lambda: None)
+        return self.decode_with_pauses(encoded, requests, options, None)
 
     def decode_with_pauses(
         self,
         encoded: Encoded,
         requests: Sequence[DecodeRequest],
         options: SearchOptions,
-        pause: Callable[[], None],
+        pause: Callable[[], None] | None,
     ) -> list[Decoded]:
         """See `protocols.EngineTraits`. CTranslate2 decodes without pauses."""
         output = check_encoded(encoded, EncoderOutput)
