@@ -60,7 +60,7 @@ from whisperbatch.recording import Decision, End, Item, RecordingState, Row
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.scheduling import READING, ReadingLimit, RunShare, Scheduler, SharedModel
 from whisperbatch.second_opinion import second_opinions
-from whisperbatch.sections import chunk_recording
+from whisperbatch.sections import Readers, chunk_recording
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.segmentation.timed_text import RowResult
 from whisperbatch.types import (
@@ -171,6 +171,8 @@ class Pipeline:
         ahead = BATCHES_AHEAD * self.rows_at_a_time
         self.limit = ReadingLimit(ahead * WINDOW, FIRST_AHEAD * WINDOW, lambda: scheduler.runs)
         self.stopped = False
+        readers = options.chosen_readers
+        self._readers = Readers(lambda: readers // max(scheduler.runs, 1))
         self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
         self._scheduler = scheduler
@@ -270,6 +272,7 @@ class Pipeline:
                     opinion,
                     span=reader.span,
                     position=reader.start,
+                    readers=self._readers,
                     on_section=recording.add_sound,
                 )
                 for chunk in speakers.by_channel(chunks) if speakers else chunks:

@@ -46,6 +46,7 @@ def interleave(
     at_once: int,
     depth: int,
     ordered: bool,
+    ended: int | None = None,
     may_start: Callable[[], bool] = lambda: True,
     changed: threading.Condition | None = None,
 ) -> Generator[T, None, None]:
@@ -55,11 +56,12 @@ def interleave(
 
     Args:
         sources: taken one by one, when they are to be read; one is taken in advance.
-        at_once: number of sources that are read at a time. Up to three times as many may have ended
-            before an earlier source, and wait for it.
+        at_once: number of sources that are read at a time.
         depth: number of items that each source is read ahead.
         ordered: whether all items of a source come before the items of the next source. Otherwise
             an item comes as soon as it is ready; those of earlier sources first.
+        ended: number of further sources that may have ended, and wait for an earlier source; None:
+            three times `at_once`.
         may_start: whether to start a further source while others are being read.
         changed: notified when the result of `may_start` may have changed.
     """
@@ -68,6 +70,7 @@ def interleave(
         at_once,
         depth,
         ordered=ordered,
+        most_active=at_once + (3 * at_once if ended is None else ended),
         may_start=may_start,
         changed=changed or threading.Condition(),
     )
@@ -267,13 +270,14 @@ class _Interleaver(Generic[T]):
         depth: int,
         *,
         ordered: bool,
+        most_active: int,
         may_start: Callable[[], bool],
         changed: threading.Condition,
     ) -> None:
         self._changed = changed
         self._upcoming = _Buffer(sources, 1, self._changed)
         self._active: list[_Buffer[T]] = []
-        self._at_once, self._depth = at_once, depth
+        self._at_once, self._depth, self._most_active = at_once, depth, most_active
         self._ordered, self._may_start = ordered, may_start
 
     def wait(self) -> None:
@@ -293,7 +297,7 @@ class _Interleaver(Generic[T]):
         if not self._upcoming.has_item():
             return False
         reading = sum(not buffer.is_filled() for buffer in self._active)
-        has_place = reading < self._at_once and len(self._active) < 4 * self._at_once
+        has_place = reading < self._at_once and len(self._active) < self._most_active
         return not self._active or (has_place and self._may_start())
 
     def next_due(self) -> _Buffer[T] | None:

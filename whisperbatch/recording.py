@@ -18,6 +18,8 @@ Who changes which field, in the order of the recording's rows:
 
 import threading
 import time
+from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -155,10 +157,11 @@ class RecordingState:
         opened: whether the recording was opened, or could not be opened.
         was_read: whether the recording was read to its end.
         source: name of the recording; None before it is opened.
-        checked: samples decoded for a second opinion, because the VAD rejected them.
+        checked: samples of each section decoded for a second opinion, because the VAD rejected
+            them.
         recovered: samples that count as speech only because of the second opinion.
-        sounds: what the VAD found in each section that was read, and the samples of the section
-            that were checked.
+        sounds: what the VAD found in each section that was read, or in each clip of a section, in
+            order, and the samples of the section that were checked since the clip before.
         language: decisions of the language stage, which is ahead of the results.
         switching: labels of the rows, with `multilingual`.
         history: text of the chunks so far, with `condition_on_previous_text`.
@@ -186,7 +189,7 @@ class RecordingState:
     opened: bool = False
     was_read: bool = False
     source: str | None = None
-    checked: int = 0
+    checked: Counter[int] = field(default_factory=Counter)
     recovered: int = 0
     sounds: list[tuple[SectionSound, int]] = field(default_factory=list)
     language: LanguageState = field(default_factory=LanguageState)
@@ -229,15 +232,24 @@ class RecordingState:
             omissions=tuple(self.omissions),
             chunks=self.chunks,
             redecoded=self.redecoded,
-            checked_duration=to_seconds(self.checked),
+            checked_duration=to_seconds(self.checked.total()),
             recovered_duration=to_seconds(self.recovered),
             diarization=self.diarization,
             notices=self.notices.all(),
         )
 
+    def add_check(self, section: int, checked: int, recovered: int) -> None:
+        """Add the samples of a second opinion. Thread-safe."""
+        with self.changed:
+            self.checked[section] += checked
+            self.recovered += recovered
+
     def add_sound(self, sound: SectionSound) -> None:
-        """Add a section, or a clip of it, when it was read and its checks are complete."""
-        self.sounds.append((sound, self.checked - sum(checked for _, checked in self.sounds)))
+        """Add a section, or a clip of it, when its checks are complete. Thread-safe."""
+        with self.changed:
+            before = sum(checked for each, checked in self.sounds if each.number == sound.number)
+            item = (sound, self.checked[sound.number] - before)
+            insort(self.sounds, item, key=lambda item: item[0].start)
 
     def is_opening(self) -> bool:
         """Return whether the source is not open yet, and has not failed."""

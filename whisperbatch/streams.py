@@ -153,7 +153,7 @@ class SegmentStream(Explained, Iterator[Segment]):
     @property
     def checked_duration(self) -> float | None:
         """Seconds that the VAD rejects and the model checked; as `duration`."""
-        return to_seconds(self._recording.checked) if self._ended else None
+        return to_seconds(self._recording.checked.total()) if self._ended else None
 
     @property
     def recovered_duration(self) -> float | None:

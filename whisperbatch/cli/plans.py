@@ -38,7 +38,7 @@ PLAN_KEYWORDS: Final = tuple(
     name for name in ("engine", *setting_parameters()) if name not in MACHINE
 )
 """Keywords of `load` that are flags of `plan`; those of `MACHINE` are flags of `work`."""
-NOT_PLANNED: Final = {"sampling_rate", "batch_size"}
+NOT_PLANNED: Final = {"sampling_rate", *jobs.TO_THE_WORKER}
 PLAN_OPTIONS: Final = {*OPTION_NAMES} - NOT_PLANNED
 
 
@@ -154,7 +154,7 @@ def plan(arguments: PlanArguments) -> None:
 
 
 @app.command("work", cls=ListedCommand)
-@flags.with_arguments(WorkArguments, load=MACHINE, options={"batch_size"})
+@flags.with_arguments(WorkArguments, load=MACHINE, options=jobs.TO_THE_WORKER)
 def work(arguments: WorkArguments) -> None:
     """Transcribe tasks of a plan until none is left."""
     configure_logging(verbose=arguments.verbose)
@@ -221,6 +221,7 @@ def work_on_plan(arguments: WorkArguments) -> int:
         arguments.plan,
         shard=_shard(arguments.shard),
         batch_size=arguments.options.get("batch_size"),
+        readers=arguments.options.get("readers"),
         lease_duration=arguments.lease_duration,
         wait=arguments.wait,
         retry_failed=arguments.retry_failed,

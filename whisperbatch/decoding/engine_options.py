@@ -8,6 +8,7 @@ from whisperbatch.decoding.prompts import Prompts, WhisperTokenizer
 from whisperbatch.errors import OptionError
 from whisperbatch.options import LANGUAGE_DETECTION_OPTIONS, Options, checks
 from whisperbatch.protocols import Engine, EngineTraits
+from whisperbatch.runtimes.machine import available_cpus
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +18,9 @@ MIN_TEXT_TOKENS: Final = 10  # digits alone are a sensible vocabulary
 def options_for(engine: Engine, options: Options) -> Options:
     """Return the options for this engine's model.
 
-    The engine chooses the batch size if it is None: the result always has one. An English-only
-    model gets `language="en"` and the defaults of language detection.
+    The engine chooses the batch size if it is None, and its device the number of readers: the
+    result always has both. An English-only model gets `language="en"` and the defaults of
+    language detection.
 
     Raises:
         OptionError: the model does not support an option.
@@ -26,11 +28,12 @@ def options_for(engine: Engine, options: Options) -> Options:
     vocabulary = WhisperTokenizer(engine.tokenizer, multilingual=engine.is_multilingual)
     Prompts(options, vocabulary)
     _check_suppressed(engine, options, vocabulary)
+    traits = EngineTraits.of(engine)
     if options.batch_size is None:
-        options = replace(
-            options, batch_size=EngineTraits.of(engine).default_batch_size(options.hypotheses)
-        )
+        options = replace(options, batch_size=traits.default_batch_size(options.hypotheses))
         log.debug("model %s: batch size %d", engine.name, options.batch_size)
+    if options.readers is None:
+        options = replace(options, readers=default_readers(traits.device))
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):
@@ -56,6 +59,16 @@ def options_for(engine: Engine, options: Options) -> Options:
     # no language is detected, so the options of language detection have no effect
     defaults = {name: checks.default(Options, name) for name in LANGUAGE_DETECTION_OPTIONS}
     return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types
+
+
+def default_readers(device: str) -> int:
+    """Return the number of sections that are read at the same time.
+
+    On a CPU, the model needs the cores, and one reader is seldom too slow.
+    """
+    cpus = available_cpus()
+    readers, most = (cpus // 2, 8) if device == "cuda" else (cpus // 8, 4)
+    return min(max(readers, 1), most)
 
 
 def _check_suppressed(engine: Engine, options: Options, vocabulary: WhisperTokenizer) -> None:

@@ -34,7 +34,7 @@ from whisperbatch.jobs.plans.format import (
     task_to_line,
 )
 from whisperbatch.jobs.plans.joining import JoinReport
-from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, options_of
+from whisperbatch.jobs.plans.settings import MACHINE_KEYWORDS, TO_THE_WORKER, options_of
 from whisperbatch.jobs.workers.outcomes import (
     RecordingWorker,
     SpanOutcome,
@@ -53,6 +53,7 @@ from whisperbatch.jobs.workers.worker import (
 __all__ = [
     "LEDGER_NAME",
     "MACHINE_KEYWORDS",
+    "TO_THE_WORKER",
     "Event",
     "Failed",
     "Failure",

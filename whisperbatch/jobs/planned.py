@@ -54,8 +54,8 @@ def plan(
         task_duration: seconds of audio of a task. Short recordings are packed into tasks of this
             duration.
         options: all options in one value.
-        **keywords: any field of `Options` except `batch_size`, and the keywords of `load` that
-            change the text (`engine`, `compute_type`, ...).
+        **keywords: any field of `Options` except `batch_size` and `readers`, and the keywords of
+            `load` that change the text (`engine`, `compute_type`, ...).
 
     Returns:
         The plan.
@@ -88,6 +88,7 @@ def work(
     asr: Transcriber | None = None,
     shard: tuple[int, int] | None = None,
     batch_size: int | None = None,
+    readers: int | None = None,
     lease_duration: float = DURATION,
     wait: bool = True,
     retry_failed: bool = False,
@@ -104,6 +105,7 @@ def work(
         shard: (number, count): take only the tasks of this shard, numbered from 0. None takes any
             task.
         batch_size: number of chunks decoded at a time; None chooses it for the device.
+        readers: number of sections that are read at a time; None chooses it for the device.
         lease_duration: seconds until other workers take over a task, if this process dies.
         wait: whether to wait for the tasks of other workers, in case that these workers die.
         retry_failed: whether to delete the results that are failures at first, so that their spans
@@ -127,6 +129,7 @@ def work(
         plan,
         shard=shard,
         batch_size=batch_size,
+        readers=readers,
         lease_duration=lease_duration,
         wait=wait,
         retry_failed=retry_failed,

@@ -74,6 +74,7 @@ class OptionKeywords(DetectionKeywords, total=False):
     max_new_tokens: int | None
     task: Task
     batch_size: int | None
+    readers: int | None
     temperature: float | tuple[float, ...]
     best_of: int
     seed: int

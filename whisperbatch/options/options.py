@@ -50,6 +50,7 @@ MAX_TEMPERATURE: Final = 2.0  # above it, sampled tokens are all but unrelated t
 MAX_TEMPERATURES: Final = 20
 MAX_CONTEXT_LENGTH: Final = 30_000  # characters: 219 tokens of at most 128 characters
 MAX_SPEAKERS: Final = 100
+MAX_READERS: Final = 64  # threads for each recording
 MIN_SAMPLING_RATE: Final = 1_000  # Hz
 MAX_SAMPLING_RATE: Final = 768_000  # Hz
 
@@ -59,6 +60,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "min_speakers": (1, MAX_SPEAKERS),
         "max_speakers": (1, MAX_SPEAKERS),
         "batch_size": (1, 1024),
+        "readers": (1, MAX_READERS),
         "best_of": (1, 100),
         "seed": (0, 2**32 - 1),
         "compression_ratio_threshold": (0, 1000),  # zlib's limit is 1032
@@ -223,6 +225,12 @@ class Options:
             batch size: 8 on a CPU (4 if "onnxruntime" has one thread for each batch); on a GPU a
             power of two up to 64, from the total memory of the GPU, the size of the model and the
             number of hypotheses (`beam_size`, or `best_of`).
+        readers: number of sections of 5 minutes that are read at the same time, from 1 to 64: one
+            thread for each finds the speech. The text does not depend on this number. More readers
+            need more processor cores, and up to 25 MB of memory each. Recordings that are
+            transcribed at the same time share the readers; each has at least one. None chooses the
+            number: on a GPU half of the processor cores, at most 8; on a CPU one for each 8 cores,
+            at most 4.
         temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
             sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
             with the first value; a chunk whose text is still repetitive or improbable after all
@@ -317,6 +325,7 @@ class Options:
     # How the text of a chunk is chosen, checked and timed
     task: Task = "transcribe"
     batch_size: int | None = None
+    readers: int | None = None
     temperature: float | tuple[float, ...] = 0.0
     best_of: int = 5
     seed: int = 0
@@ -422,6 +431,17 @@ class Options:
         if self.batch_size is None:
             raise ValueError("batch_size is None: `options_for` chooses it for an engine")
         return self.batch_size
+
+    @property
+    def chosen_readers(self) -> int:
+        """The number of readers, after `options_for` has chosen it for an engine.
+
+        Raises:
+            ValueError: the number is None.
+        """
+        if self.readers is None:
+            raise ValueError("readers is None: `options_for` chooses it for an engine")
+        return self.readers
 
     @property
     def hypotheses(self) -> int:

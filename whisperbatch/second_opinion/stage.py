@@ -12,9 +12,11 @@ Later stages treat accepted audio as ordinary speech. Frames without accepted te
 """
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -209,7 +211,7 @@ def second_opinions(
 
 
 class SecondOpinion:
-    """Checks the rejected audio of one recording: its sections in order.
+    """Checks the rejected audio of one recording. Thread-safe.
 
     Args:
         vad: runs again on the rejected regions.
@@ -228,33 +230,76 @@ class SecondOpinion:
         state: RecordingState,
         stopped: Callable[[], bool],
     ) -> None:
-        self._vad = vad
-        self._decoder = decoder
-        self._options = options
-        self._state = state
-        self._stopped = stopped
-        self._section = first_section(options.clip_timestamps)
-        self._free_work = FREE_WORK
-        self._frames_read = 0  # of the clips of the section
-        self._work = 0  # samples of encoder windows of the section that gave no text
-        self._wants_sample = True  # whether the section has no sample without text
-        self._skipped = 0  # samples of sound in the clip that were not checked
+        self._new = partial(SectionOpinion, vad, decoder, options, state, stopped)
+        self._first_section = first_section(options.clip_timestamps)
+        self._sections: dict[int, SectionOpinion] = {}
+        self._lock = threading.Lock()
 
     def __call__(
         self, blocks: Iterable[SpeechFrames], offset: int = 0, section: int = 0
-    ) -> Generator[SpeechFrames, None, None]:
-        """Yield the blocks of a section again; blocks without accepted text are the same objects.
-
-        At most `MAX_HELD` samples and the `SURROUNDINGS` are held.
+    ) -> Iterator[SpeechFrames]:
+        """Yield the blocks of a section again; see `SectionOpinion`.
 
         Args:
             blocks: all blocks of the section, or of one of its clips, from the Vad.
             offset: position of the first block in the recording, in samples.
             section: number of the section. Each section has its own limit of work.
         """
-        if section != self._section:
-            self._section, self._free_work = section, LATER_FREE_WORK
-            self._frames_read, self._work, self._wants_sample = 0, 0, True
+        with self._lock:
+            opinion = self._sections.get(section)
+            if opinion is None:
+                free_work = FREE_WORK if section == self._first_section else LATER_FREE_WORK
+                opinion = self._sections[section] = self._new(section=section, free_work=free_work)
+        return opinion(blocks, offset)
+
+
+class SectionOpinion:
+    """Checks the rejected audio of one section: its clips in order.
+
+    Args:
+        vad: runs again on the rejected regions.
+        decoder: decodes regions.
+        options: options of the run.
+        state: see `SecondOpinion`.
+        stopped: True ends all checks.
+        section: number of the section.
+        free_work: samples of encoder windows that may give no text.
+    """
+
+    def __init__(
+        self,
+        vad: Vad,
+        decoder: RegionDecoder,
+        options: Options,
+        state: RecordingState,
+        stopped: Callable[[], bool],
+        *,
+        section: int,
+        free_work: int,
+    ) -> None:
+        self._vad = vad
+        self._decoder = decoder
+        self._options = options
+        self._state = state
+        self._stopped = stopped
+        self._section = section
+        self._free_work = free_work
+        self._frames_read = 0  # of the clips of the section
+        self._work = 0  # samples of encoder windows of the section that gave no text
+        self._wants_sample = True  # whether the section has no sample without text
+        self._skipped = 0  # samples of sound in the clip that were not checked
+
+    def __call__(
+        self, blocks: Iterable[SpeechFrames], offset: int
+    ) -> Generator[SpeechFrames, None, None]:
+        """Yield the blocks of the section again; blocks without accepted text are the same objects.
+
+        At most `MAX_HELD` samples and the `SURROUNDINGS` are held.
+
+        Args:
+            blocks: all blocks of the section, or of one of its clips, from the Vad.
+            offset: position of the first block in the recording, in samples.
+        """
         hop = self._vad.hop
         held = HeldFrames(hop)
         finder = RegionFinder(self._options, hop)
@@ -319,10 +364,9 @@ class SecondOpinion:
     def _judge(self, held: HeldFrames, decoded: DecodedRow, offset: int) -> bool:
         """Return whether the text of a chunk proves speech, which is then accepted."""
         chunk = decoded.chunk
-        self._state.checked += chunk.length
         recovered = proves_speech(decoded, self._options.second_opinion_threshold)
-        if recovered:
-            self._state.recovered += self._accept(held, decoded, offset) * self._vad.hop
+        frames = self._accept(held, decoded, offset) if recovered else 0
+        self._state.add_check(self._section, chunk.length, frames * self._vad.hop)
         log.info(
             "recording %d, %.2f s to %.2f s: the voice activity detector found no speech; "
             "the model %s (average log-probability %.2f)",

@@ -18,9 +18,13 @@ The boundary is the best place within the search window:
     boundary                               |
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -30,11 +34,14 @@ from whisperbatch.audio.clips import Clip, clips, min_clip
 from whisperbatch.chunking.merge import chunks
 from whisperbatch.chunking.spans import cut_costs
 from whisperbatch.options import Options
+from whisperbatch.prefetch import interleave
 from whisperbatch.protocols import Vad
+from whisperbatch.sections.tape import Part, Tape
 from whisperbatch.types import (
     SAMPLING_RATE,
     SEARCH,
     SECTION,
+    VAD_MARGIN,
     WARM_UP,
     WHOLE,
     Chunk,
@@ -47,70 +54,8 @@ from whisperbatch.types import (
 from whisperbatch.vad import open_vad
 
 FULL_PAUSE: Final = SAMPLING_RATE  # samples; a longer pause is no better (`merge.LONG_PAUSE`)
+MAX_CHUNKS: Final = 4096  # of a section that wait for the sections before
 MIN_LEVEL: Final = -65.0  # dBFS; fainter frames are silence, as in `second_opinion.regions`
-
-
-class Tape:
-    """The latest samples of an audio stream, read from the stream when they are needed.
-
-    Positions are samples of the recording.
-
-    Args:
-        blocks: the audio, in blocks that are not empty.
-        position: position of the first sample of `blocks`.
-        first: position before which no sample is needed.
-    """
-
-    def __init__(self, blocks: Iterable[Samples], position: int, first: int) -> None:
-        self._blocks = iter(blocks)
-        self._stored: deque[Samples] = deque()
-        self._start = self._end = position  # of the stored samples
-        self._needed = first
-        self._error: Exception | None = None
-
-    def blocks(self, start: int) -> Iterator[Samples]:
-        """Yield the audio from sample `start` on, which must still be needed.
-
-        If the stream fails, the audio ends there; `check` raises the error.
-        """
-        position = start
-        while position < self._end or self._read():
-            if position < self._start:
-                raise ValueError(f"sample {position} is before the stored audio")
-            first = self._start
-            for block in tuple(self._stored):
-                end = first + len(block)
-                if position < end:
-                    yield block[position - first :]
-                    position = end
-                first = end
-
-    def discard(self, before: int) -> None:
-        """Forget the audio before a position."""
-        self._needed = max(self._needed, before)
-        while self._stored and self._start + len(self._stored[0]) <= self._needed:
-            self._start += len(self._stored.popleft())
-
-    def check(self) -> None:
-        """Raise the error of the stream, if it failed."""
-        if self._error:
-            raise self._error
-
-    def _read(self) -> bool:
-        """Read a block. Return False at the end of the audio."""
-        if self._error:
-            return False
-        try:
-            block = next(self._blocks, None)
-        except Exception as error:  # noqa: BLE001 - `check` raises it
-            self._error = error
-            return False
-        if block is None:
-            return False
-        self._stored.append(block)
-        self._end += len(block)
-        self.discard(self._needed)
-        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,76 +73,111 @@ class Section:
     frames: Iterator[SpeechFrames]
 
 
-def sections(clip: Clip, vad: Vad, options: Options, span: Span) -> Iterator[Section]:
-    """Yield the sections of a clip that belong to a span.
-
-    The frames of a section must be exhausted before the next section is requested. Nothing is
-    divided before the first nominal boundary that is `SECTION` samples or more after the start of
-    the clip, and no boundary is searched where the clip has less than `SEARCH` samples left. A
-    short clip is therefore one section.
-
-    Args:
-        clip: has its audio, at least from the later of its start and `span.start` on.
-        vad: finds the speech.
-        options: of the VAD.
-        span: the sections to yield.
-    """
-    return _Sections(clip, vad, options, span).run()
-
-
 @dataclass(slots=True, eq=False)
 class _Open:
     """A section that begins at a known sample.
 
     Attributes:
-        number: number of its nominal boundary.
         start: its first sample.
         frames: the rest of the VAD frames of its run.
         held: frames of the section that were read before, in order.
     """
 
-    number: int
     start: int
     frames: Iterator[SpeechFrames]
-    held: deque[SpeechFrames]
+    held: Iterable[SpeechFrames] = ()
 
-    def __iter__(self) -> Iterator[SpeechFrames]:
-        while self.held:
-            yield self.held.popleft()
-        yield from self.frames
+    def take(self) -> Iterator[SpeechFrames]:
+        """Return the frames of the section, and forget them."""
+        frames = chain(self.held, self.frames)
+        self.held, self.frames = (), iter(())
+        return frames
 
 
-class _Sections:
-    """Yields the sections of a clip, whose runs of the VAD read one tape."""
+class Sections:
+    """The sections of a clip that belong to a span. Thread-safe.
+
+    Each section may be read by its own thread. The thread that reads a section looks for the next
+    boundary when it needs this boundary and no other thread has found it. So the sections can also
+    be read one after the other.
+
+    Nothing is divided before the first nominal boundary that is `SECTION` samples or more after the
+    start of the clip, and no boundary is searched where the clip has less than `SEARCH` samples
+    left. A short clip is therefore one section.
+
+    Args:
+        clip: has its audio, at least from the later of its start and `span.start` on.
+        vad: finds the speech.
+        options: of the VAD.
+        span: the sections that are read.
+    """
 
     def __init__(self, clip: Clip, vad: Vad, options: Options, span: Span) -> None:
         self._first, self._last = clip.first, clip.last
         self._vad = vad
         self._vad_offset = options.vad_offset
         self._span = span
-        self._tape = Tape(clip.blocks, clip.position, max(clip.first, span.start))
-        self._following: _Open | None = None
+        self._tape = Tape(clip.blocks, clip.position, self._parts())
+        self._found: dict[int, Future[_Open | None]] = {}
+        self._lock = threading.Lock()
 
-    def run(self) -> Iterator[Section]:
-        section = self._first_of_span()
-        while section and self._span.has(section.number):
-            self._following = None
-            yield Section(section.number, section.start, self._frames_of(section))
-            section = self._following
+    @property
+    def are_several(self) -> bool:
+        """Whether the clip can have more than one section, as far as its end is known."""
+        first = self._first_number()
+        second = None if first is None else self._next_boundary(first)
+        return second is not None and self._span.has(second)
 
-    def _first_of_span(self) -> _Open | None:
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of the sections, until the end of the audio is known.
+
+        The last numbers may have no section: `read` then yields nothing.
+        """
+        number = self._first_number()
+        while number is not None and self._span.has(number) and self._may_exist(number):
+            yield number
+            number = self._next_boundary(number)
+
+    def read(self, number: int) -> Section | None:
+        """Return a section, whose frames must be read once; None if the audio ends before.
+
+        Raises:
+            AudioError: the source failed before the section.
+        """
+        section = self._find(number)
+        if section is None:
+            if number == self._first_number():
+                self._tape.check()
+            return None
+        return Section(number, section.start, self._frames_of(number, section))
+
+    def _first_number(self) -> int | None:
         number = self._first // SECTION
         if number >= self._span.first:
-            frames = self._vad(self._tape.blocks(self._first))
-            return _Open(number, self._first, frames, deque())
-        boundary = self._next_boundary(self._span.first - 1)
-        if boundary is None or not self._span.has(boundary):
-            return None
-        self._tape.discard(boundary * SECTION - WARM_UP)
-        section = self._open(boundary)
-        if section is None:
-            self._tape.check()
-        return section
+            return number
+        return self._next_boundary(self._span.first - 1)
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield the audio that each section needs."""
+        number = self._first_number()
+        while number is not None:
+            following = self._next_boundary(number)
+            start = self._run_start(number)
+            yield Part(number, start, None if following is None else _end_of_search(following))
+            number = following
+
+    def _run_start(self, number: int) -> int:
+        """Return the first sample of the run of the VAD of a section."""
+        return self._first if self._begins_clip(number) else number * SECTION - WARM_UP
+
+    def _begins_clip(self, number: int) -> bool:
+        """Return whether a section begins with the clip, and not at a boundary."""
+        return number == self._first // SECTION
+
+    def _may_exist(self, number: int) -> bool:
+        """Return whether a section may begin at a nominal boundary, as far as the end is known."""
+        end = self._tape.ended
+        return end is None or number == self._first_number() or end >= number * SECTION + SEARCH
 
     def _next_boundary(self, after: int) -> int | None:
         """Return the number of the next boundary of the clip; None if it certainly has no other."""
@@ -206,6 +186,18 @@ class _Sections:
             return None
         return number
 
+    def _find(self, number: int) -> _Open | None:
+        """Return a section, which one thread finds; None if there is no such section."""
+        with self._lock:
+            is_new = number not in self._found
+            found = self._found.setdefault(number, Future())
+        if is_new:
+            try:
+                found.set_result(self._open(number))
+            except BaseException as error:  # noqa: BLE001 - of every thread that needs the section
+                found.set_exception(error)
+        return found.result()
+
     def _open(self, number: int) -> _Open | None:
         """Find a boundary, and open the section that begins there.
 
@@ -213,8 +205,10 @@ class _Sections:
             The section; None if the audio ends within the search window.
         """
         hop = self._vad.hop
-        frames = self._vad(self._tape.blocks(number * SECTION - WARM_UP))
-        position = number * SECTION - WARM_UP
+        frames = self._vad(self._tape.blocks(number))
+        position = self._run_start(number)
+        if self._begins_clip(number):
+            return _Open(position, frames)
         window: deque[SpeechFrames] = deque()
         while position < number * SECTION + SEARCH:
             block = next(frames, None)
@@ -233,27 +227,35 @@ class _Sections:
         while start + len(window[0].samples) <= boundary:
             start += len(window.popleft().samples)
         window[0] = window[0].part(boundary - start, len(window[0].samples), hop)
-        return _Open(number, boundary, frames, window)
+        return _Open(boundary, frames, window)
 
-    def _frames_of(self, section: _Open) -> Iterator[SpeechFrames]:
-        """Yield the frames of a section, and open the following section, if there is one."""
+    def _frames_of(self, number: int, section: _Open) -> Iterator[SpeechFrames]:
+        """Yield the frames of a section."""
         position = section.start
-        boundary = self._next_boundary(section.number)
-        following: _Open | None = None
-        for block in section:
+        following = self._next_boundary(number)
+        last: int | None = None  # the sample after the section, once it is found
+        for block in section.take():
             end = position + len(block.samples)
-            if boundary is not None and end > boundary * SECTION:
-                following = self._open(boundary)
-                boundary = None
-            if following and end >= following.start:
-                yield block.part(0, following.start - position, self._vad.hop)
-                self._following = following
+            if following is not None and end > following * SECTION:
+                found = self._find(following)
+                last = found.start if found else None
+                following = None
+            if last is not None and end >= last:
+                yield block.part(0, last - position, self._vad.hop)
+                self._tape.close(number)
                 return
             yield block
             position = end
-            needed = position if boundary is None else min(position, boundary * SECTION - WARM_UP)
-            self._tape.discard(needed if following is None else position)
+        self._tape.close(number)
         self._tape.check()
+
+
+def _end_of_search(number: int) -> int:
+    """Return the sample after the last that the section before a boundary can need.
+
+    The VAD reads whole blocks.
+    """
+    return number * SECTION + SEARCH + 2 * VAD_MARGIN
 
 
 def find_boundary(window: SpeechFrames, hop: int, vad_offset: float) -> int:
@@ -345,6 +347,42 @@ SecondOpinion: TypeAlias = Callable[[Iterable[SpeechFrames], int, int], Iterable
 """Takes the frames, the first sample and the number of a section, and returns the frames again."""
 
 
+class Readers:
+    """Places for the threads that read sections, which all recordings of a run share. Thread-safe.
+
+    A recording always has one thread.
+
+    Args:
+        most: returns the number of places.
+    """
+
+    def __init__(self, most: Callable[[], int]) -> None:
+        self._most = most
+        self._reading = 0
+        self.changed = threading.Condition()
+
+    @property
+    def most(self) -> int:
+        """The number of places now."""
+        return self._most()
+
+    def may_start(self) -> bool:
+        """Return whether a recording may read another section."""
+        return self._reading < self._most()
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Take a place for the time of a `with` block."""
+        with self.changed:
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._reading -= 1
+                self.changed.notify_all()
+
+
 def chunk_recording(
     blocks: Iterable[Samples],
     options: Options,
@@ -354,6 +392,7 @@ def chunk_recording(
     *,
     span: Span = WHOLE,
     position: int = 0,
+    readers: Readers | None = None,
     on_section: Callable[[SectionSound], None] = lambda _: None,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a recording, or of a span of it, numbered from 0 across all sections.
@@ -366,33 +405,76 @@ def chunk_recording(
         options: ranges, speech spans and chunks.
         vad: the result of `open_vad` for these options, if it is open already.
         recording: number of the recording.
-        second_opinion: finds speech in the audio that the VAD rejects.
+        second_opinion: finds speech in the audio that the VAD rejects. Thread-safe.
         span: the sections that are processed.
         position: first sample of `blocks`.
-        on_section: called after the chunks of each section.
+        readers: sections are read at the same time, each by its own thread; None: the thread of
+            the caller reads. The chunks are the same.
+        on_section: called after the last chunk of each section, by the thread that reads the
+            section.
     """
     vad = vad or open_vad(options)
-    index = 0
     ranges = [
         (start, end)
         for start, end in options.clip_timestamps or ((0.0, None),)
         if span.begins_before_end(to_samples(start) // SECTION)
     ]
+    reader = _SectionReader(options, vad, recording, second_opinion, on_section)
+    index = 0
     for clip in clips(blocks, ranges, min_clip(options, vad.hop), position):
-        for section in sections(clip, vad, options, span):
-            measure = SoundMeasure(section, options.vad_onset, vad.hop)
-            frames: Iterable[SpeechFrames] = measure.frames()
-            if second_opinion:
-                frames = second_opinion(frames, section.start, section.number)
-            for chunk in chunks(
-                frames,
-                options,
-                vad.hop,
-                recording=recording,
-                index=index,
-                offset=section.start,
-                section=section.number,
-            ):
-                yield chunk
-                index += 1
-            on_section(measure.sound)
+        divided = Sections(clip, vad, options, span)
+        sources = (reader.chunks(divided, number) for number in divided.numbers())
+        for chunk in _in_order(sources, readers if divided.are_several else None):
+            yield replace(chunk, index=index)
+            index += 1
+
+
+def _in_order(sources: Iterable[Iterator[Chunk]], readers: Readers | None) -> Iterator[Chunk]:
+    """Yield the chunks of sections in order."""
+    if readers is None or readers.most <= 1:
+        yield from chain.from_iterable(sources)
+        return
+    yield from interleave(
+        (_with_place(source, readers) for source in sources),
+        at_once=readers.most,
+        ended=0,
+        depth=MAX_CHUNKS,
+        ordered=True,
+        may_start=readers.may_start,
+        changed=readers.changed,
+    )
+
+
+def _with_place(chunks: Iterator[Chunk], readers: Readers) -> Iterator[Chunk]:
+    with readers.place():
+        yield from chunks
+
+
+@dataclass(frozen=True, slots=True)
+class _SectionReader:
+    """Makes the chunks of sections; for the attributes see `chunk_recording`."""
+
+    options: Options
+    vad: Vad
+    recording: int
+    second_opinion: SecondOpinion | None
+    on_section: Callable[[SectionSound], None]
+
+    def chunks(self, divided: Sections, number: int) -> Iterator[Chunk]:
+        """Yield the chunks of a section, numbered from 0."""
+        section = divided.read(number)
+        if section is None:
+            return
+        measure = SoundMeasure(section, self.options.vad_onset, self.vad.hop)
+        frames: Iterable[SpeechFrames] = measure.frames()
+        if self.second_opinion:
+            frames = self.second_opinion(frames, section.start, number)
+        yield from chunks(
+            frames,
+            self.options,
+            self.vad.hop,
+            recording=self.recording,
+            offset=section.start,
+            section=number,
+        )
+        self.on_section(measure.sound)

@@ -10,13 +10,14 @@ import pytest
 from tests.unit.fakes import Call, FakeEngine, LoudVad, MemoryStore
 from tests.unit.synthetic_speech import shared_model
 from whisperbatch import EngineError, Transcriber, Transcript
+from whisperbatch.decoding.audit import DecodedRow
 from whisperbatch.features import feature_extractor
 from whisperbatch.jobs.journal import Journal
 from whisperbatch.options import Options
 from whisperbatch.protocols import Hypothesis
 from whisperbatch.recording import Decision, RecordingState
 from whisperbatch.second_opinion import SecondOpinion, second_opinions, stage
-from whisperbatch.types import SAMPLING_RATE, Samples, SpeechFrames
+from whisperbatch.types import SAMPLING_RATE, Chunk, Samples, SpeechFrames
 
 HOP = 512
 BLOCK = 64
@@ -95,7 +96,7 @@ def test_accepted_text_becomes_speech_and_the_rest_stays() -> None:
     assert (raised[: frames(2.4)] == old[: frames(2.4)]).all()
     assert (raised[frames(15.6) :] == old[frames(15.6) :]).all()
     assert (raised[frames(13) : frames(15)] < 0.1).all()  # silence around it stays silence
-    assert state.checked / SAMPLING_RATE == pytest.approx(7, abs=0.1)
+    assert state.checked.total() / SAMPLING_RATE == pytest.approx(7, abs=0.1)
     assert 4 < state.recovered / SAMPLING_RATE <= 7
 
 
@@ -110,7 +111,7 @@ def test_without_accepted_text_the_blocks_are_the_same_objects(decode: object) -
     engine = FakeEngine(decode=decode)  # type: ignore[arg-type]
     after = list(opinion(engine, state)(before))
     assert all(old is new for old, new in zip(before, after, strict=True))
-    assert state.checked > 0
+    assert state.checked.total() > 0
     assert state.recovered == 0
 
 
@@ -125,7 +126,7 @@ def test_the_halves_of_a_region_with_a_loop_are_checked() -> None:
     raised = probabilities(opinion(engine, state)(before))
     assert (raised[frames(9) : frames(13)] >= 0.9).all()
     assert (raised[: frames(5)] < 0.1).all()
-    assert state.checked / SAMPLING_RATE == pytest.approx(10.6, abs=1.5)
+    assert state.checked.total() / SAMPLING_RATE == pytest.approx(10.6, abs=1.5)
     assert state.recovered / SAMPLING_RATE == pytest.approx(5, abs=1)
 
 
@@ -182,8 +183,8 @@ def test_work_without_text_is_limited_and_what_is_skipped_is_logged(
     list(opinion(FakeEngine(decode=lambda _: " Thank you."), state)(blocks_of(sound * 40)))
     limit = stage.FREE_WORK + stage.WORK_SHARE * 520 * SAMPLING_RATE
     checks = len(caplog.records) - 1
-    assert state.checked + checks * stage.ENCODER_PADDING <= limit
-    assert state.checked >= 0.5 * limit
+    assert state.checked.total() + checks * stage.ENCODER_PADDING <= limit
+    assert state.checked.total() >= 0.5 * limit
     assert "recording 7: " in caplog.messages[-1]
     assert "were not checked" in caplog.messages[-1]
 
@@ -192,21 +193,22 @@ def test_recovered_speech_does_not_count_as_work() -> None:
     state = RecordingState.beginning(0, Decision("en", 1.0))
     sound: list[Part] = [(3, 0, 0.01), (10, FAINT, 0.01)]
     list(opinion(FakeEngine(decode=lambda _: SENTENCE), state)(blocks_of(sound * 40)))
-    assert state.checked / SAMPLING_RATE == pytest.approx(40 * 11, rel=0.02)
+    assert state.checked.total() / SAMPLING_RATE == pytest.approx(40 * 11, rel=0.02)
 
 
-def test_clips_share_the_limit_and_keep_their_positions() -> None:
+def test_clips_share_the_limit_and_keep_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[float] = []
-    engine = FakeEngine(decode=lambda _: SENTENCE)
+    decode = stage.RegionDecoder.__call__
+
+    def record(
+        decoder: stage.RegionDecoder, chunks: Sequence[Chunk], language: str | None
+    ) -> list[DecodedRow]:
+        times.extend(chunk.start / SAMPLING_RATE for chunk in chunks)
+        return decode(decoder, chunks, language)
+
+    monkeypatch.setattr(stage.RegionDecoder, "__call__", record)
     state = RecordingState.beginning(0, Decision("en", 1.0))
-    stage_of_recording = opinion(engine, state)
-    decoder = stage_of_recording._decoder
-
-    def record(chunks: Sequence[object], language: str | None) -> object:
-        times.extend(chunk.start / SAMPLING_RATE for chunk in chunks)  # type: ignore[attr-defined]
-        return decoder(chunks, language)  # type: ignore[arg-type]
-
-    stage_of_recording._decoder = record  # type: ignore[assignment]
+    stage_of_recording = opinion(FakeEngine(decode=lambda _: SENTENCE), state)
     for offset in (0, 100):
         raised = probabilities(stage_of_recording(blocks_of(LOST), offset * SAMPLING_RATE))
         assert (raised[frames(8) : frames(11.8)] >= 0.9).all()

@@ -346,7 +346,7 @@ FIVE_MINUTES = 300 * SAMPLING_RATE
 def state(*sounds: tuple[SectionSound, int]) -> RecordingState:
     recording = RecordingState(0)
     for sound, checked in sounds:
-        recording.checked += checked
+        recording.add_check(sound.number, checked, 0)
         recording.add_sound(sound)
     return recording
 

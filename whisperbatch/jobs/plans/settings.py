@@ -21,8 +21,8 @@ from whisperbatch.vad import vad_fingerprint
 MACHINE_KEYWORDS: Final = ("device", "device_index", "inter_threads", "intra_threads", "compile")
 """Keywords of `load` that each worker chooses for its machine; the others belong to the plan."""
 
-TO_THE_WORKER: Final = "batch_size"
-"""The option that each worker chooses for its machine."""
+TO_THE_WORKER: Final = ("batch_size", "readers")
+"""The options that each worker chooses for its machine."""
 
 
 def make_header(
@@ -111,22 +111,25 @@ def stored_options(options: Options) -> dict[str, Any]:
             name: absolute(source) if isinstance(source, str) else source
             for name, source in speakers.items()
         }
-    if TO_THE_WORKER in stored:
-        raise OptionError(f"`{TO_THE_WORKER}` has no effect on a plan; give it to work")
+    for name in TO_THE_WORKER:
+        if name in stored:
+            raise OptionError(f"`{name}` has no effect on a plan; give it to work")
     for name, value in stored.items():
         if not _is_json(value):
             raise OptionError(f"`{name}`: a plan cannot store this value; give text or numbers")
     return stored
 
 
-def options_of(header: Header, batch_size: int | None = None) -> Options:
-    """Return the options of a plan, with the batch size of a worker.
+def options_of(
+    header: Header, batch_size: int | None = None, readers: int | None = None
+) -> Options:
+    """Return the options of a plan, with those of `TO_THE_WORKER`.
 
     Raises:
         OptionError: this version of whisperbatch lacks an option of the plan.
     """
     options = resolve(None, **{name: _tuples(value) for name, value in header.options.items()})
-    return resolve(options, batch_size=batch_size) if batch_size is not None else options
+    return resolve(options, batch_size=batch_size, readers=readers)
 
 
 def check_machine(header: Header, engine: Engine, options: Options) -> None:

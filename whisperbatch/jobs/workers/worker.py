@@ -371,6 +371,7 @@ class WorkerJob:
         *,
         shard: tuple[int, int] | None = None,
         batch_size: int | None = None,
+        readers: int | None = None,
         lease_duration: float = DURATION,
         wait: bool = True,
         retry_failed: bool = False,
@@ -389,7 +390,7 @@ class WorkerJob:
         leases = Leases(
             files.work, name, group=group, duration=float(lease_duration), has_ended=has_ended
         )
-        options = options_of(read.header, batch_size)
+        options = options_of(read.header, batch_size, readers)
         tasks = read.tasks[number::count]
         return cls(files, read, tasks, options, leases, wait, name, retry_failed=bool(retry_failed))
 
