@@ -38,6 +38,7 @@ from whisperbatch.boundary import describe
 from whisperbatch.errors import AudioError
 
 RIFX: Final = b"RIFX"
+WAVE: Final = (b"RIFF", b"RF64", b"BW64")
 MAX_WIDTH: Final = 8  # bytes of a sample
 MAX_HEADER: Final = 2**20  # bytes before the samples
 # bytes of each field of the format; then the GUID's rest
@@ -174,6 +175,18 @@ def open_rifx(path: str) -> RifxFile | None:
     except BaseException:
         file.close()
         raise
+
+
+def is_wave(path: str) -> bool:
+    """Return whether a path is a regular file in the format WAV, with 32 or 64 bits."""
+    regular = regular_file(path)
+    try:
+        if regular:
+            with regular.open("rb") as file:
+                return file.read(len(RIFX)) in WAVE
+    except (OSError, ValueError):  # FFmpeg's message is better
+        pass
+    return False
 
 
 PLAYLISTS: Final = frozenset({"hls", "hls,applehttp", "dash", "concat", "sdp", "imf"})
