@@ -3,6 +3,8 @@
 seconds     wall-clock time of all calls; stages of different threads overlap
 cpu         processor time of the calling thread, with the stages that the call runs inside
 own         the same without these stages: the sum over all stages counts nothing twice
+
+Only the thread that calls a method is measured: threads that the method starts do not count.
 """
 
 import functools

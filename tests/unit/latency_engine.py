@@ -74,13 +74,10 @@ class LatencyEngine(FakeEngine):
     feature_type = np.float16
 
     def __init__(self, *, workers: int = 2, **keywords: Any) -> None:
+        keywords.setdefault("decode", sentences)
+        keywords.setdefault("align", whole_row)
         delay = {"encode": encoding, "decode": decoding, "detect_language": detecting}
-        super().__init__(
-            **{
-                **{"decode": sentences, "align": whole_row, "delay": delay, "workers": workers},
-                **keywords,
-            }
-        )
+        super().__init__(workers=workers, delay=delay, **keywords)
         self.busy = 0.0
         self._gpu = threading.Lock()
 
