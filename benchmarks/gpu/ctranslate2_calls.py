@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,7 +97,7 @@ def parts(calls: Calls, *, on_gpu: bool = True) -> Rows:
     for keeps in (False, True) if on_gpu else (False,):
         state = keep_pool(keeps=keeps) if on_gpu else "no GPU"
         for rows in ENCODED:
-            seconds = median_seconds(lambda features=calls.features(rows): calls.encode(features))
+            seconds = median_seconds(partial(calls.encode, calls.features(rows)))
             yield f"encode {rows} rows, pool keeps: {keeps}", {"s": seconds, "pool": state}
     for rows, beams in GENERATED:
         output = calls.encode(calls.features(rows))

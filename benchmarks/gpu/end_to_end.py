@@ -5,8 +5,7 @@
     cores       processors that were busy on average
     GPU %       percent of the time in which a kernel ran; with the peak memory of the device
 
-The first of the cases runs twice, and the second time counts: libraries load kernels when they are
-first needed. Models with random weights decode each row once, because their texts fail every audit.
+Two minutes warm up each model: libraries load kernels when they are first needed. Models with random weights decode each row once, because their texts fail every audit.
 """
 
 import os
@@ -25,6 +24,7 @@ from benchmarks.gpu.simulation import HAS_READERS
 
 Keywords: TypeAlias = dict[str, Any]
 RIVAL: Final = "faster-whisper-batched"
+BEAMS: Final = (1, 5)
 RIVAL_BATCHES: Final = (16, 64)
 WARM_UP: Final = 120.0  # seconds of audio
 CORES: Final = (2, 8, 16)
@@ -160,17 +160,27 @@ def faster_whisper(
     model: str,
     path: Path,
     seconds: float,
+    beginning: Path,
     *,
     device: str = "cuda",
     batches: Sequence[int] = RIVAL_BATCHES,
-    beams: Sequence[int] = (1, 5),
 ) -> Rows:
-    """Yield the figures of faster-whisper's batched mode. It computes no word times by default."""
-    for batch in batches:
-        for beam in beams:
+    """Yield the figures of faster-whisper's batched mode. It computes no word times by default.
+
+    Args:
+        model: directory.
+        path: the recording.
+        seconds: its duration.
+        beginning: a short recording, to warm up.
+        device: "cuda", or "cpu" to try the program out.
+        batches: batch sizes.
+    """
+    for beam in BEAMS:
+        for batch in batches:
             with ExitStack() as stack:
                 setup = rivals.Setup(model, beam, device, batch)  # type: ignore[arg-type]  # a Device
                 run = rivals.SYSTEMS[RIVAL].open(setup, stack)
+                run([str(beginning)], lambda _: None)
                 with measured(seconds) as found:
                     run([str(path)], found.add)
             yield f"faster-whisper batched, batch {batch}, beam {beam}", found.figures

@@ -27,6 +27,8 @@ from whisperbatch.vad import open_vad
 
 WARM_UP: Final = 0.2  # seconds; so that each worker of a pool takes part
 READING: Final = ("reading", NETWORK, "VAD levels", "chunks")  # stages of the reading thread
+DETECTION: Final = "reading and VAD"
+CHUNKS: Final = "reading, VAD and chunks"
 THREADS: Final = (1, 2, 4, 8)
 
 
@@ -90,10 +92,7 @@ def on_two_cores(first: Path, second: Path, seconds: float, rounds: int = 3) -> 
         pools: dict[str, Executor] = {"1 thread": one, "2 threads": two, "2 processes": processes}
         for pool in pools.values():
             list(pool.map(warm_up, [first, second]))
-        for name, function in (
-            ("reading and VAD", read_and_detect),
-            ("reading, VAD and chunks", read_and_divide),
-        ):
+        for name, function in ((DETECTION, read_and_detect), (CHUNKS, read_and_divide)):
             took: dict[str, list[float]] = {key: [] for key in pools}
             for _ in range(rounds):
                 for key, pool in pools.items():

@@ -21,7 +21,7 @@ BUILT: Final = 600.0  # seconds of speech that are built and repeated
 SUFFIXES: Final = {"WAV": ".wav", "MP3": ".mp3", "Opus": ".ogg", "AAC": ".m4a"}
 POSITIONS: Final = "decoder/position_encodings/encodings"
 FIRST_END: Final = 60  # position of the decoder from which a text may end
-RAMP: Final = 0.25  # by how much the direction of the end grows with each position
+RAMP: Final = 0.1  # by how much the direction of the end grows with each position
 
 
 def hour(speech: Path | None, target: Path, seconds: float) -> Path:
@@ -72,6 +72,7 @@ _LARGE: Final[dict[str, Any]] = {
     "text_tokens": tiny_model.SIZES.text_tokens,
 }
 SHAPES: Final = {
+    "base": EndingModel(**{**_LARGE, "d_model": 512, "heads": 8, "layers": 6, "n_mels": 80}),
     "turbo": EndingModel(**_LARGE, decoder_layers=4),
     "large-v3": EndingModel(**_LARGE, decoder_layers=32),
 }
@@ -90,11 +91,12 @@ def random_model(name: str, target: Path, sizes: RandomModel | None = None) -> P
     Args:
         name: of the shape.
         target: directory to be written.
-        sizes: other sizes than those of the shape, with its alignment heads.
+        sizes: of a model that is not in `SHAPES`.
     """
-    tiny_model.tiny_model(target, sizes or SHAPES[name])
-    settings = {**tiny_model.config(), "alignment_heads": HEADS[name]}
-    if sizes:
-        settings["alignment_heads"] = [[0, 0]]
+    shape = sizes or SHAPES[name]
+    tiny_model.tiny_model(target, shape)
+    settings = {**tiny_model.config(), "alignment_heads": HEADS.get(name, [[0, 0]])}
     (target / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    features = {"feature_size": shape.n_mels}  # read by faster-whisper
+    (target / "preprocessor_config.json").write_text(json.dumps(features), encoding="utf-8")
     return target

@@ -4,10 +4,11 @@ CTranslate2 opens `libcublas.so.12`. It also works with cuBLAS 13 (docs/how-to/g
 under this name if a link with the name lies in LD_LIBRARY_PATH.
 """
 
+import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ NVIDIA_SMI: Final = "nvidia-smi"
 LINKS: Final = ("libcublasLt.so", "libcublas.so")
 MODEL: Final = "base"
 MANY_CORES: Final = (8, 16)
+INSPECTION: Final = 60.0  # seconds
 SAMPLE_INTERVAL: Final = 100  # milliseconds between two samples of the GPU
 
 
@@ -40,13 +42,15 @@ def cublas_13() -> list[Path]:
     return found if len(found) == len(LINKS) else []
 
 
-def link_cublas(folder: Path, libraries: list[Path]) -> None:
-    """Make links with the names of cuBLAS 12, and let child processes find them.
+def link_cublas(folder: Path) -> None:
+    """Link cuBLAS 13 under the names of cuBLAS 12, if it is there, for the processes that follow.
 
     Args:
         folder: for the links.
-        libraries: result of `cublas_13`.
     """
+    libraries = cublas_13()
+    if not libraries:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     for library in libraries:
         link = folder / f"{library.name.removesuffix('.13')}.12"
@@ -56,22 +60,11 @@ def link_cublas(folder: Path, libraries: list[Path]) -> None:
     os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
 
 
-def has_gpu() -> bool:
-    """Return whether CTranslate2 finds a GPU."""
-    import ctranslate2  # noqa: PLC0415 - takes a second
-
-    return bool(ctranslate2.get_cuda_device_count())
-
-
 def missing() -> dict[str, str]:
     """Return what stages may need and this machine does not have, each with a sentence."""
     absent: dict[str, str] = {}
-    if find_spec("ctranslate2") is None:
-        absent["gpu"] = absent["ctranslate2"] = "the package ctranslate2 is not installed"
-    elif not has_gpu():
-        absent["gpu"] = "CTranslate2 finds no GPU"
-    elif lacking := _libraries():
-        absent["gpu"] = f"{', '.join(lacking)} cannot be loaded"
+    if problem := gpu_problem():
+        absent["gpu"] = problem
     if find_spec("faster_whisper") is None:
         absent["faster-whisper"] = "the package faster-whisper is not installed"
     if not has_weights(MODEL):
@@ -84,10 +77,15 @@ def missing() -> dict[str, str]:
     return absent
 
 
-def _libraries() -> list[str]:
-    from whisperbatch.engines.ctranslate2.cuda import preload_libraries  # noqa: PLC0415 - imports ctranslate2
+def gpu_problem() -> str | None:
+    """Return why CTranslate2 cannot use a GPU; None if it can."""
+    if find_spec("ctranslate2") is None:
+        return "the package ctranslate2 is not installed"
+    import ctranslate2  # noqa: PLC0415 - it is installed
 
-    return preload_libraries()
+    from whisperbatch.engines.ctranslate2.cuda import cuda_problem  # noqa: PLC0415 - as above
+
+    return cuda_problem(0) if ctranslate2.get_cuda_device_count() else "CTranslate2 finds no GPU"
 
 
 def has_weights(model: str) -> bool:
@@ -101,6 +99,24 @@ def has_weights(model: str) -> bool:
     except (ModelError, OSError):
         return False
     return True
+
+
+def inspect(command: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return what is missing, and the machine, as found by a process that may crash.
+
+    The process also sees the links of `link_cublas`, which the linker reads at its start.
+
+    Args:
+        command: prints both as a list of JSON, in its last line.
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=INSPECTION
+        )
+        absent, machine = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return {"gpu": "looking for the GPU ended the process"}, {**about(), "gpu": ""}
+    return absent, machine
 
 
 def describe() -> dict[str, Any]:

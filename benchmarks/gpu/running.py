@@ -22,6 +22,7 @@ Figures: TypeAlias = dict[str, Any]
 Rows: TypeAlias = Iterator[tuple[str, Figures]]
 
 COMPLETE: Final = "complete"
+PROGRAM: Final = (sys.executable, "-m", "benchmarks.gpu")
 SHORTEST: Final = 10.0  # seconds; a stage does not begin with less
 GRACE: Final = 2.0  # seconds of a process to end after its limit
 MAX_ERROR: Final = 300  # characters
@@ -86,7 +87,7 @@ def run_all(
     *,
     missing: Mapping[str, str],
     about: Figures,
-    command: Sequence[str] = (),
+    command: Sequence[str] = PROGRAM,
 ) -> list[Result]:
     """Run the stages in order, and write all figures after each of them.
 
@@ -97,8 +98,7 @@ def run_all(
         output: JSON file to be written.
         missing: what the machine does not have, with the reason.
         about: the machine and its packages.
-        command: the command that runs one stage, without its arguments; the default is this
-            program.
+        command: runs one stage; the arguments are added.
     """
     end = time.monotonic() + 60 * minutes
     results: list[Result] = []
@@ -110,7 +110,7 @@ def run_all(
         elif left < min(SHORTEST, stage.limit):
             result = Result(stage.name, "left out: no time left")
         else:
-            result = _run(stage, job, min(stage.limit, left), command or _program())
+            result = _run(stage, job, min(stage.limit, left), command)
         results.append(result)
         write(output, results, about)
         print(f"{stage.name}: {result.state}, {result.seconds:.0f} s", flush=True)
@@ -123,10 +123,6 @@ def write(output: Path, results: Sequence[Result], about: Figures) -> None:
     part = output.with_name(f"{output.name}.part")
     part.write_text(text + "\n", encoding="utf-8")
     part.replace(output)
-
-
-def _program() -> list[str]:
-    return [sys.executable, "-m", "benchmarks.gpu"]
 
 
 def _run(stage: Stage, job: Job, limit: float, command: Sequence[str]) -> Result:
