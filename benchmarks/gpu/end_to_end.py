@@ -5,7 +5,8 @@
     cores       processors that were busy on average
     GPU %       percent of the time in which a kernel ran; with the peak memory of the device
 
-Two minutes warm up each model: libraries load kernels when they are first needed. Models with random weights decode each row once, because their texts fail every audit.
+Two minutes warm up each model: libraries load kernels when they are first needed. Models with
+random weights decode each row once, because their texts fail every audit.
 """
 
 import os

@@ -21,6 +21,7 @@ BUILT: Final = 600.0  # seconds of speech that are built and repeated
 SUFFIXES: Final = {"WAV": ".wav", "MP3": ".mp3", "Opus": ".ogg", "AAC": ".m4a"}
 POSITIONS: Final = "decoder/position_encodings/encodings"
 FIRST_END: Final = 60  # position of the decoder from which a text may end
+REPEATED: Final = 16  # times that the rows of a matrix are repeated
 RAMP: Final = 0.1  # by how much the direction of the end grows with each position
 
 
@@ -61,6 +62,14 @@ class EndingModel(RandomModel):
         positions: npt.NDArray[np.float32] = arrays[POSITIONS].astype(np.float32)
         arrays[POSITIONS] = (positions + self.ramp * steps * direction).astype(self.dtype)
         return arrays
+
+    def _fill(self, name: str, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+        """Return an array whose rows repeat if it is large: drawing all numbers takes a minute."""
+        if name == EMBEDDINGS or len(shape) == 1 or shape[0] < 2 * REPEATED:
+            return super()._fill(name, shape, generator)
+        part = super()._fill(name, (shape[0] // REPEATED, *shape[1:]), generator)
+        array: Array = np.resize(part.astype(self.dtype), shape)
+        return array
 
 
 _LARGE: Final[dict[str, Any]] = {
