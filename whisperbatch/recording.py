@@ -272,8 +272,8 @@ class Encoding:
             with; None before the row is prepared, and while `output` is kept.
         output: encoder output of the row alone, if it is kept.
         keep: whether to keep the output of the next encoder call. It is set by a stage that knows
-            of a later call, and when the row has been encoded once. Most rows are decoded once, and
-            an engine may have to copy an output from its GPU to split it from its batch.
+            of a later call, and when the row has been encoded once. Most rows are decoded once. It
+            has no effect with an engine that encodes again (`EngineTraits.encodes_again`).
         key: hash of the features, for a store of results; None if there is no store.
     """
 

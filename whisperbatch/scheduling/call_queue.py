@@ -18,10 +18,10 @@ that the reading of a recording waits for are never passed over: the other rows 
 import sys
 from bisect import insort
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest
@@ -67,8 +67,10 @@ class WaitingRow:
         max_rows: maximum number of rows of the call.
         request: of a row that is decoded; None to detect the language.
         search: of a row that is decoded; equal for equal keys.
+        hypotheses: beams, or sampled hypotheses, of a row that is decoded; equal for equal keys.
         result: the result for the row, or the error.
         passed_over: number of calls that were preferred although this row was next.
+        was_moved: whether the row waits for the second time, because a GPU broke in its call.
     """
 
     key: Hashable
@@ -79,8 +81,19 @@ class WaitingRow:
     max_rows: int
     request: DecodeRequest | None = None
     search: SearchOptions | None = None
+    hypotheses: int = 1
     result: "Future[Any]" = field(default_factory=Future)
     passed_over: int = 0
+    was_moved: bool = False
+
+
+Limit: TypeAlias = Callable[[WaitingRow], int]
+"""Returns the maximum number of rows of a call with a row; equal for equal keys."""
+
+
+def no_limit(_: WaitingRow) -> int:
+    """Return a number that no call reaches."""
+    return sys.maxsize
 
 
 class ResultStore(Protocol):
@@ -132,26 +145,26 @@ class CallQueue:
         self._discard({call})
         return True
 
-    def take(self, max_rows: int | None = None, *, free: int = 1) -> list[WaitingRow]:
+    def take(self, max_rows: Limit = no_limit, *, free: int = 1) -> list[WaitingRow]:
         """Remove and return the rows of the next call: at least one.
 
         Args:
-            max_rows: limit for all calls, beside the limit of each row.
+            max_rows: limit beside the limit of each row.
             free: number of workers without a call. If there are fewer full calls, they share the
                 rows.
         """
         run = min(self._waiting, key=_virtual_time)
         self._clock = max(self._clock, run.virtual_time)
         key = self._choose_key(run, max_rows)
+        limit = max_rows(next(call for call in self._waiting[run] if call.key == key))
         if free > 1:
-            share = self._share(key, self._waiting[run][0].max_rows, free)
-            max_rows = min(share, max_rows or share)
-        return self._fill(run, key, self._waiting, max_rows)
+            limit = min(limit, self._share(key, self._waiting[run][0].max_rows, free))
+        return self._fill(run, key, self._waiting, limit)
 
     def take_urgent(
         self,
         calls: Iterable[WaitingRow],
-        max_rows: int | None = None,
+        max_rows: Limit = no_limit,
         *,
         only_interactive: bool = False,
     ) -> list[WaitingRow]:
@@ -189,9 +202,10 @@ class CallQueue:
         if not urgent:
             return []
         run = min(urgent, key=_virtual_time)
-        return self._fill(run, urgent[run][0].key, urgent, max_rows)
+        first = urgent[run][0]
+        return self._fill(run, first.key, urgent, max_rows(first))
 
-    def _choose_key(self, run: RunShare, max_rows: int | None) -> Hashable:
+    def _choose_key(self, run: RunShare, max_rows: Limit) -> Hashable:
         """Return the key of the next call, which has rows of `run`."""
         calls = self._waiting[run]
         leader = calls[0]
@@ -208,8 +222,7 @@ class CallQueue:
             """Return how full a call with the key of this row would be, from 0 to 1."""
             few, many = small[call.key], large[call.key]
             rows = few + (many if is_large else min(few, many))
-            limit = min(call.max_rows, max_rows or call.max_rows)
-            return min(rows / limit, 1.0)
+            return min(rows / min(call.max_rows, max_rows(call)), 1.0)
 
         fullest = max(calls, key=filled)  # the first of the fullest
         if filled(fullest) > filled(leader):
@@ -228,7 +241,7 @@ class CallQueue:
         leader: RunShare,
         key: Hashable,
         waiting: Mapping[RunShare, Sequence[WaitingRow]],
-        max_rows: int | None,
+        max_rows: int,
     ) -> list[WaitingRow]:
         """Remove and return rows with this key, each of the run with the lowest virtual time.
 
@@ -244,7 +257,7 @@ class CallQueue:
             _take_fairly(taken, matching, max_rows)
         else:
             _take_fairly(taken, {f: c for f, c in matching.items() if f not in large}, max_rows)
-            limit = min(2 * len(taken), max_rows or 2 * len(taken))
+            limit = min(2 * len(taken), max_rows)
             _take_fairly(taken, {f: c for f, c in matching.items() if f in large}, limit)
         self._discard(set(taken))
         return taken
@@ -259,14 +272,14 @@ class CallQueue:
 
 
 def _take_fairly(
-    taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int | None
+    taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int
 ) -> None:
     """Add rows to `taken`, each of the run with the lowest virtual time, while they fit."""
     rows = {run: iter(calls) for run, calls in matching.items()}
     while rows:
         run = min(rows, key=_virtual_time)
         call = next(rows[run], None)
-        limit = min([max_rows or sys.maxsize, *(other.max_rows for other in taken)])
+        limit = min([max_rows, *(other.max_rows for other in taken)])
         if call is None or len(taken) >= min(limit, call.max_rows if taken else limit):
             del rows[run]
             continue

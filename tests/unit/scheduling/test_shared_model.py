@@ -160,6 +160,26 @@ def test_a_call_keeps_only_the_outputs_that_are_needed_again() -> None:
         assert run.engine.batch_sizes["encode"] == [2, 1]
 
 
+def test_an_engine_that_encodes_again_never_splits_or_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("an encoder output is stored")
+
+    monkeypatch.setattr(FakeEngine, "encodes_again", True, raising=False)
+    for method in ("split", "join"):
+        monkeypatch.setattr(FakeEngine, method, refuse)
+    with sharing() as run:
+        rows = rows_of(1, 2, 3)
+        for row in rows:
+            row.encoding.keep = True
+        assert levels(run.model.detect_languages(rows[:2])) == [1, 2]
+        assert run.decode(rows) == ["1", "2", "3"]  # scored and new rows
+        assert run.decode([rows[2], rows[0], rows[2]]) == ["3", "1", "3"]
+        assert all(row.encoding.output is None for row in rows)
+    assert run.engine.batch_sizes["encode"] == [2, 3, 3]
+
+
 def test_kept_rows_are_not_encoded_again_after_a_failure() -> None:
     def fail_once(rows: int) -> None:
         if rows == 2:
