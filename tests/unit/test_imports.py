@@ -71,8 +71,8 @@ ALLOWED: Final = {
     },
     "pipeline_run": {
         *("apart", "audio", "boundary", "decoding", "diarization", "errors", "features"),
-        *("language", "options", "prefetch", "recording", "runtimes", "scheduling"),
-        *("second_opinion", "sections", "segmentation", "types", "vad"),
+        *("language", "options", "prefetch", "protocols", "recording", "runtimes"),
+        *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
     },
     "streams": {"apart", "errors", "pipeline_run", "progress", "recording", "text", "types"},
     "submissions": {

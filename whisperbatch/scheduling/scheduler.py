@@ -16,7 +16,7 @@ from whisperbatch.errors import BrokenDeviceError, ClosedError
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded, Engine, EngineTraits
-from whisperbatch.recording import Encoding, Row
+from whisperbatch.recording import GPU_WINDOW_STEP, MIN_PADDING, WINDOW_STEP, Encoding, Row
 from whisperbatch.runtimes.failures import is_out_of_memory
 from whisperbatch.scheduling.call_queue import (
     FIRST,
@@ -32,6 +32,7 @@ from whisperbatch.threads import stop_at_exit
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Final = 1.0  # seconds between two looks at the queue, beside notifications
+GROWING_INTERVAL: Final = 0.01  # seconds between two looks at a call that waits for more rows
 JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
 
 
@@ -91,8 +92,10 @@ class Scheduler:
         traits = EngineTraits.of(engine)
         self._encodes_rows_alone = traits.encodes_rows_alone and not traits.encodes_again
         self._encodes_again = traits.encodes_again
+        # on a GPU, a small call takes nearly as long as a full call
+        self._fills_calls = traits.device == "cuda"
+        self._queue = CallQueue(fills_calls=self._fills_calls)
         self._decode_with_pauses = traits.decode_with_pauses
-        self._queue = CallQueue()
         self._runs: set[RunShare] = set()
         self._limits = MemoryLimits()
         self._rows = self._calls = 0
@@ -189,15 +192,16 @@ class Scheduler:
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for rows, and return the next call; None if no run is open."""
-        while not self._queue:
+        while not self._queue.ready():
             if not self._runs:
                 return None
             self._idle += 1
             try:
-                self._changed.wait(CHECK_INTERVAL)
+                self._changed.wait(GROWING_INTERVAL if self._queue else CHECK_INTERVAL)
             finally:
                 self._idle -= 1
-        return partial(self._run, self._queue.take(self._limits.max_rows, free=self._idle + 1))
+        free = 1 if self._queue.expects_rows() else self._idle + 1
+        return partial(self._run, self._queue.take(self._limits.max_rows, free=free))
 
     def _run(self, calls: Sequence[WaitingRow]) -> None:
         if failure := self._try(calls):
@@ -408,7 +412,9 @@ class SharedModel:
         engine = scheduler.engine
         self.is_multilingual, self.n_mels = engine.is_multilingual, engine.n_mels
         self.tokenizer = engine.tokenizer
-        self._feature_type = EngineTraits.of(engine).feature_type
+        traits = EngineTraits.of(engine)
+        self._feature_type = traits.feature_type
+        self._window_step = GPU_WINDOW_STEP if traits.device == "cuda" else WINDOW_STEP
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
         self._scheduler, self._share, self._position = scheduler, run, position
         self._batch_size = options.chosen_batch_size
@@ -426,6 +432,18 @@ class SharedModel:
             yield
         finally:
             del self._thread.position
+
+    @contextmanager
+    def first_decoding(self) -> Iterator[None]:
+        """Say that rows of this thread are first decodings, until the end of a `with` block.
+
+        On a GPU, they may wait for the rows of other chunks. Retries do not.
+        """
+        self._thread.is_first = True
+        try:
+            yield
+        finally:
+            del self._thread.is_first
 
     @contextmanager
     def withdrawn_after(self, seconds: float) -> Iterator[None]:
@@ -491,6 +509,7 @@ class SharedModel:
         search: SearchOptions | None = None,
         window: int | None = None,
     ) -> WaitingRow:
+        window = window or row.padded_window(MIN_PADDING, self._window_step)
         encoding = row.prepare(self._feature_type, window)
         max_rows, hypotheses = self._batch_size, 1
         key: Hashable = encoding.frames
@@ -501,7 +520,16 @@ class SharedModel:
         position = getattr(self._thread, "position", self._position)
         share = self._share
         return WaitingRow(
-            key, encoding, share, group, position, max_rows, request, search, hypotheses
+            key,
+            encoding,
+            share,
+            group,
+            position,
+            max_rows,
+            request,
+            search,
+            hypotheses,
+            is_first=getattr(self._thread, "is_first", False),
         )
 
     def _decode_key(self, request: DecodeRequest) -> Hashable:

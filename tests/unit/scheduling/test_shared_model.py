@@ -14,7 +14,7 @@ from tests.unit.scheduling.row_calls import Caller, CountedScheduler, GatedEngin
 from whisperbatch.errors import EngineError
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import DecodeRequest, FeatureType, Sampling
-from whisperbatch.recording import RecordingState, Row
+from whisperbatch.recording import MIN_PADDING, WINDOW_STEP, RecordingState, Row
 from whisperbatch.scheduling import RunShare, SharedModel
 from whisperbatch.types import Chunk
 
@@ -100,7 +100,7 @@ def test_rows_wait_in_the_type_that_the_engine_computes_with(
         assert len(run.model.detect_languages([row])) == 1
         assert row.encoding.features is not None
         assert row.encoding.features.dtype == dtype
-        assert row.encoding.frames == row.window
+        assert row.encoding.frames == row.padded_window(MIN_PADDING, WINDOW_STEP)
     assert run.engine.features.dtype == dtype
     assert row.features.dtype == np.float32
 
