@@ -51,7 +51,7 @@ ALLOWED: Final = {
     "language": {"audio", "chunking", "options", "protocols", "recording", "scheduling", "types"},
     "decoding": {
         *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
-        *("scheduling", "segmentation", "text", "threads", "types"),
+        *("runtimes", "scheduling", "segmentation", "text", "threads", "types"),
     },
     "scheduling": {
         *(
