@@ -65,7 +65,7 @@ class ChunkDecoder:
         self._decode = RowDecoder(model, options, self._vocabulary)
         self._choose = LanguageChoice(model, self._decode, extractor, options)
         self._doubts = LanguageDoubts(model, self._decode, extractor, options)
-        self._retry = Retry(self._decode, extractor, options)
+        self._retry = Retry(self._decode, extractor, options, at_once=model.on_gpu)
         self._consensus = Consensus(self._decode, extractor, options)
 
     def __call__(self, row: Row, known: Sequence[int] = ()) -> RowResult:

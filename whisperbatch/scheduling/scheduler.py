@@ -404,6 +404,7 @@ class SharedModel:
         is_multilingual: see `protocols.Engine`.
         n_mels: see `protocols.Engine`.
         tokenizer: see `protocols.Engine`.
+        on_gpu: whether a further row of a call costs little, and a further call much.
     """
 
     def __init__(
@@ -414,7 +415,8 @@ class SharedModel:
         self.tokenizer = engine.tokenizer
         traits = EngineTraits.of(engine)
         self._feature_type = traits.feature_type
-        self._window_step = GPU_WINDOW_STEP if traits.device == "cuda" else WINDOW_STEP
+        self.on_gpu = traits.device == "cuda"
+        self._window_step = GPU_WINDOW_STEP if self.on_gpu else WINDOW_STEP
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
         self._scheduler, self._share, self._position = scheduler, run, position
         self._batch_size = options.chosen_batch_size
