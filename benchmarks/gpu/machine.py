@@ -27,14 +27,17 @@ INSPECTION: Final = 60.0  # seconds
 SAMPLE_INTERVAL: Final = 100  # milliseconds between two samples of the GPU
 
 
+def package_folders() -> list[Path]:
+    """Return the folders of installed packages that may contain cuBLAS."""
+    specs = map(find_spec, ("nvidia", "torch"))
+    return [
+        Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()
+    ]
+
+
 def cublas_13() -> list[Path]:
     """Return cuBLAS 13's libraries out of the installed packages; empty if they are missing."""
-    folders = [
-        Path(folder)
-        for package in ("nvidia", "torch")
-        if (spec := find_spec(package))
-        for folder in spec.submodule_search_locations or ()
-    ]
+    folders = package_folders()
     found = []
     for name in LINKS:
         files = [path for folder in folders for path in sorted(folder.rglob(f"{name}.13"))]
@@ -175,11 +178,11 @@ def gpu_use() -> Iterator[GpuUse]:
     except OSError:
         yield use
         return
-    thread = threading.Thread(target=lambda: list(map(use.add, process.stdout or ())), daemon=True)
-    thread.start()
-    try:
-        yield use
-    finally:
-        process.terminate()
-        process.wait()
-        thread.join()
+    with process:
+        read = threading.Thread(target=lambda: list(map(use.add, process.stdout or ())))
+        read.start()
+        try:
+            yield use
+        finally:
+            process.terminate()
+            read.join()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.gpu.front_end import CHUNKS as FRONT
-from benchmarks.gpu.front_end import outlook
+from benchmarks.gpu.front_end import OUTLOOK, outlook
 from benchmarks.gpu.running import COMPLETE, Figures, Result
 
 
@@ -30,7 +30,7 @@ def add_outlook(results: Sequence[Result]) -> list[Result]:
     if not (front and simulated):
         return list(results)
     limits = {name: outlook(row, front) for name, row in simulated.items()}
-    return [*results, Result("16 cores: calculated limits of the speed", COMPLETE, 0.0, limits)]
+    return [*results, Result(OUTLOOK, COMPLETE, 0.0, limits)]
 
 
 def _machine(about: Figures, missing: Mapping[str, str]) -> Iterator[str]:

@@ -103,7 +103,7 @@ def run_all(
     end = time.monotonic() + 60 * minutes
     results: list[Result] = []
     for stage in stages:
-        left = end - time.monotonic()
+        left = round(end - time.monotonic(), 1)
         lacking = [missing[need] for need in stage.needs if need in missing]
         if lacking:
             result = Result(stage.name, f"left out: {'; '.join(lacking)}")
@@ -129,7 +129,7 @@ def _run(stage: Stage, job: Job, limit: float, command: Sequence[str]) -> Result
     """Run a stage in a process, and return the figures that it wrote, complete or not."""
     figures = job.folder / f"{stage.name.replace(' ', '-')}.json"
     figures.unlink(missing_ok=True)
-    arguments = ["--stage", stage.name, "--folder", str(job.folder), "--limit", f"{limit:.0f}"]
+    arguments = ["--stage", stage.name, "--folder", str(job.folder), "--limit", f"{limit:g}"]
     arguments += ["--seconds", f"{job.seconds:g}"]
     arguments += ["--speech", str(job.speech)] if job.speech else []
     started = time.monotonic()
@@ -140,7 +140,7 @@ def _run(stage: Stage, job: Job, limit: float, command: Sequence[str]) -> Result
         _, errors = process.communicate(timeout=limit)
         state = COMPLETE if process.returncode == 0 else f"failed: {_reason(process, errors)}"
     except subprocess.TimeoutExpired:
-        state = f"stopped after {limit:.0f} s"
+        state = f"stopped after {limit:g} s"
     finally:
         _end(process)
     rows = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
