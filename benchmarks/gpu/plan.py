@@ -128,6 +128,7 @@ ON_GPU: Final = (
     Stage("front end, spans in threads", 45, spans, ("gpu",)),
     Stage("simulated engine, WAV", 40, simulated(".wav"), ("gpu",)),
     Stage("CTranslate2, turbo", 80, parts, ("gpu",)),
+    Stage("front end, two cores", 40, front_end, ("gpu",)),
     Stage("base, real weights", 60, real, ("gpu", "base", "faster-whisper")),
     Stage("large-v3, random weights", 90, whole("large-v3"), ("gpu",)),
     Stage("large-v3, faster-whisper", 60, rival("large-v3"), ("gpu", "faster-whisper")),

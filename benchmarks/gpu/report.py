@@ -9,7 +9,7 @@ from benchmarks.gpu.running import COMPLETE, Figures, Result
 
 
 def report(results: Sequence[Result], about: Figures, missing: Mapping[str, str]) -> str:
-    """Return the machine, what is missing, and the tables.
+    """Return the machine, its missing parts, and the tables.
 
     Stages whose names begin with the same words, up to a comma, share a table.
     """

@@ -53,7 +53,7 @@ class Stage:
         name: in the table.
         limit: seconds that it may take.
         run: yields rows of figures, each with its name.
-        needs: what the machine must have; see `machine.missing`.
+        needs: parts that the machine must have; see `machine.missing`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a stage.
+    """The outcome of a stage.
 
     Attributes:
         name: of the stage.
@@ -96,7 +96,7 @@ def run_all(
         job: what the stages get.
         minutes: for all stages together.
         output: JSON file to be written.
-        missing: what the machine does not have, with the reason.
+        missing: parts that the machine lacks, with the reason.
         about: the machine and its packages.
         command: runs one stage; the arguments are added.
     """
