@@ -159,7 +159,7 @@ def median_seconds(function: Callable[[], object]) -> float:
 
 
 def keep_pool(*, keeps: bool) -> str:
-    """Let CUDA's default memory pool keep free memory, or give it back; return whether this worked."""
+    """Let CUDA's memory pool keep free memory, or give it back; return whether this worked."""
     device, pool = ctypes.c_int(), ctypes.c_void_p()
     threshold = ctypes.c_uint64((1 << 64) - 1 if keeps else 0)
     try:
