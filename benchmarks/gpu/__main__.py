@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+ROOT: Final = Path(__file__).parents[2]
 OUTPUT: Final = Path("build", "gpu.json")
 DURATION: Final = 3600.0  # seconds of the recording
 
@@ -77,7 +78,7 @@ def _from_wheels(options: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             return 1
         speech = options.speech or speech_of(options.wheels)
-        paths = [target, str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
+        paths = [target, str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         command = [*running.PROGRAM, "--minutes", f"{options.minutes:g}"]
         command += ["--output", str(options.output), "--seconds", f"{options.seconds:g}"]

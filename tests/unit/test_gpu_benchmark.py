@@ -31,6 +31,7 @@ from benchmarks.gpu.running import COMPLETE, Job, Result, Stage
 from tests.unit.fakes import noise
 from tests.unit.latency_engine import LatencyEngine, decoding, encoding
 
+ROOT = Path(__file__).parents[2]
 SPEECH = Path(wb.__file__).parent / "doctor" / "clip.opus"
 ABOUT = {"machine": "x86_64", "cores": 2, "gpu": "", "versions": {"numpy": "2"}}
 NO_GPU = {"gpu": "CTranslate2 finds no GPU", "8 cores": "the machine has 2 cores"}
@@ -239,6 +240,7 @@ def test_the_use_of_the_gpu_is_sampled(tmp_path: Path, monkeypatch: pytest.Monke
 def wheel(path: Path, content: str) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("package/data.txt", content)
+        file.writestr("package/__init__.py", "")
 
 
 def fake_download(size: int) -> Any:
@@ -280,6 +282,22 @@ def test_what_is_packed_can_be_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
     speech = wheels.speech_of(tmp_path / "folder")
     assert speech is not None
     assert len(clips.decode(speech)) == 16_000
+
+
+@pytest.mark.usefixtures("short_speech")
+def test_the_program_runs_again_with_the_packages_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack, "download", fake_download(0))
+    pack.pack(tmp_path / "folder")
+    show = "import sys, os; from pathlib import Path; import package; "
+    show += "Path(sys.argv[-1]).write_text(' '.join(sys.argv)); assert os.path.exists('Makefile')"
+    monkeypatch.setattr(running, "PROGRAM", (sys.executable, "-c", show))
+    speech = tmp_path / "folder" / "speech.flac"
+    monkeypatch.chdir(ROOT)
+    assert program.main(["--wheels", str(tmp_path / "folder"), "--minutes", "4"]) == 0
+    found = speech.read_text()  # the last argument
+    assert found == f"-c --minutes 4 --output build/gpu.json --seconds 3600 --speech {speech}"
 
 
 def test_a_folder_without_wheels_or_with_damaged_ones_is_refused(
