@@ -95,6 +95,23 @@ def test_spans_are_read_in_threads(tmp_path: Path) -> None:
     assert all(row["times real time"] > 1 for row in rows.values())
 
 
+def test_the_same_stage_measures_another_version_of_the_package(tmp_path: Path) -> None:
+    package, folder = tmp_path / "old", tmp_path / "job"
+    (package / "whisperbatch").mkdir(parents=True)
+    (package / "whisperbatch" / "__init__.py").write_text("raise SystemExit('of the old package')")
+    folder.mkdir()
+    some = plan.with_before(plan.WITHOUT_GPU, package)[:3]
+    names = ["simulated engine, WAV", "simulated engine, WAV, before", "simulated engine, MP3"]
+    assert [stage.name for stage in some] == names
+    results = running.run_all(
+        *(some[:2], Job(folder, 1.0), 1.0, tmp_path / "out.json"),
+        missing={},
+        about=ABOUT,
+        command=[sys.executable, "-c", "import whisperbatch"],
+    )
+    assert [result.state for result in results] == [COMPLETE, "failed: of the old package"]
+
+
 CHILD = """
 import json, os, sys, time
 values = dict(zip(sys.argv[1::2], sys.argv[2::2]))
