@@ -4,7 +4,8 @@ On two cores, one thread reads two recordings in turn; two threads, and for comp
 processes, read them at the same time. The speed-up of the processes is the number of cores that
 this machine really gives. With this number, the speed-up of the threads says which share of the
 time is spent under the interpreter lock (Amdahl's law), and this share says what more cores would
-reach.
+reach. If one thread got much less than a whole core, other programs were busy, and the figures mean
+little.
 """
 
 import os
@@ -98,10 +99,15 @@ def on_two_cores(first: Path, second: Path, seconds: float) -> Rows:
             list(pool.map(warm_up, [first, second]))
         for name, function in ((DETECTION, read_and_detect), (CHUNKS, read_and_divide)):
             took: dict[str, list[float]] = {key: [] for key in pools}
+            shares = []
             for _ in range(ROUNDS):
                 for key, pool in pools.items():
+                    cpu = time.process_time()
                     took[key].append(seconds_of(pool, function, [first, second]))
-            yield name, _speeds({key: median(found) for key, found in took.items()}, 2 * seconds)
+                    if pool is one:
+                        shares.append((time.process_time() - cpu) / took[key][-1])
+            medians = {key: median(found) for key, found in took.items()}
+            yield name, {**_speeds(medians, 2 * seconds), "core of 1 thread": median(shares)}
 
 
 def _speeds(took: dict[str, float], seconds: float) -> Figures:
