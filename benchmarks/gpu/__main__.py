@@ -1,6 +1,7 @@
 """Measure whisperbatch on this machine's GPU; without a GPU, on a simulated engine.
 
 python -m benchmarks.gpu --minutes 8                         # also: make gpu MINUTES=8
+python -m benchmarks.gpu --before CHECKOUT                   # beside the package of a checkout
 python -m benchmarks.gpu --pack FOLDER                       # what a machine without network needs
 python3 -m benchmarks.gpu --wheels FOLDER --minutes 8        # on that machine, in a checkout
 
@@ -31,6 +32,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=OUTPUT, help=f"(default: {OUTPUT})")
     parser.add_argument("--speech", type=Path, help="recording that is repeated to an hour")
     parser.add_argument("--seconds", type=float, default=DURATION, help="of the recording")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="also simulate with its whisperbatch"
+    )
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write a folder to bring")
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="run from such a folder")
     parser.add_argument("--inspect", action="store_true", help=argparse.SUPPRESS)
@@ -77,7 +81,7 @@ def _from_wheels(options: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             return 1
         speech = options.speech or speech_of(options.wheels)
-        paths = [target, str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
+        paths = [target, str(running.ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         command = [*running.PROGRAM, "--minutes", f"{options.minutes:g}"]
         command += ["--output", str(options.output), "--seconds", f"{options.seconds:g}"]
@@ -95,7 +99,7 @@ def _inspect() -> int:
 def _stage(options: argparse.Namespace) -> int:
     from benchmarks.gpu import plan, running  # noqa: PLC0415 - after the arguments
 
-    stages = {stage.name: stage for stage in (*plan.WITHOUT_GPU, *plan.ON_GPU)}
+    stages = {stage.name: stage for stage in plan.with_before((*plan.WITHOUT_GPU, *plan.ON_GPU))}
     job = running.Job(
         Path(options.folder), options.seconds, options.speech, float(options.limit or 0)
     )
@@ -115,7 +119,14 @@ def measure(options: argparse.Namespace) -> int:
         missing, about = machine.inspect([*running.PROGRAM, "--inspect"])
         print(report([], about, missing), flush=True)
         stages = plan.WITHOUT_GPU if "gpu" in missing else plan.ON_GPU
-        job = running.Job(folder, options.seconds, options.speech)
+        if options.before:
+            (folder / "before").mkdir()
+            (folder / "before" / "whisperbatch").symlink_to(
+                options.before.resolve() / "whisperbatch"
+            )
+            stages = plan.with_before(stages, folder / "before")
+        speech = options.speech and options.speech.resolve()
+        job = running.Job(folder, options.seconds, speech)
         results = running.run_all(
             stages, job, options.minutes, options.output, missing=missing, about=about
         )

@@ -127,7 +127,7 @@ def _aligned(calls: Calls, output: Any, texts: Sequence[list[int]]) -> Figures: 
 
 
 def side_by_side(calls: Calls) -> Rows:
-    """Yield the speed of several workers, each with calls of its own."""
+    """Yield the speed of several workers, each of which computes its own calls."""
 
     def whole(features: Any) -> None:  # noqa: ANN401 - untyped
         output = calls.encode(features)
@@ -159,7 +159,7 @@ def median_seconds(function: Callable[[], object]) -> float:
 
 
 def keep_pool(*, keeps: bool) -> str:
-    """Let CUDA's default memory pool keep free memory, or give it back; return what came of it."""
+    """Let CUDA's memory pool keep free memory, or give it back; return whether this worked."""
     device, pool = ctypes.c_int(), ctypes.c_void_p()
     threshold = ctypes.c_uint64((1 << 64) - 1 if keeps else 0)
     try:

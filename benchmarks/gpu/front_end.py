@@ -1,8 +1,11 @@
 """Reading, VAD and chunks, in threads and in processes; and what more cores would reach.
 
 On two cores, one thread reads two recordings in turn; two threads, and for comparison two
-processes, read them at the same time. The speed-up of the threads says which share of the time is
-spent under the interpreter lock (Amdahl's law), and this share says what more cores would reach.
+processes, read them at the same time. The speed-up of the processes is the number of cores that
+this machine really gives. With this number, the speed-up of the threads says which share of the
+time is spent under the interpreter lock (Amdahl's law), and this share says what more cores would
+reach. If one thread got much less than a whole core, other programs were busy, and the figures mean
+little.
 """
 
 import os
@@ -29,6 +32,9 @@ WARM_UP: Final = 0.2  # seconds; so that each worker of a pool takes part
 READING: Final = ("reading", NETWORK, "VAD levels", "chunks")  # stages of the reading thread
 DETECTION: Final = "reading and VAD"
 CHUNKS: Final = "reading, VAD and chunks"
+OUTLOOK: Final = "16 cores: calculated limits of the speed"
+MIN_CORES: Final = 1.1  # with less, other programs took the second core
+ROUNDS: Final = 3
 THREADS: Final = (1, 2, 4, 8)
 
 
@@ -71,7 +77,7 @@ def two_cores() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def on_two_cores(first: Path, second: Path, seconds: float, rounds: int = 3) -> Rows:
+def on_two_cores(first: Path, second: Path, seconds: float) -> Rows:
     """Yield the speed of reading and VAD, then with chunks, of one and two threads.
 
     The rounds take turns, and medians count.
@@ -80,7 +86,6 @@ def on_two_cores(first: Path, second: Path, seconds: float, rounds: int = 3) -> 
         first: a recording.
         second: another one of the same duration.
         seconds: duration of each.
-        rounds: number of rounds.
     """
     context = get_context("spawn")
     with (
@@ -94,28 +99,34 @@ def on_two_cores(first: Path, second: Path, seconds: float, rounds: int = 3) -> 
             list(pool.map(warm_up, [first, second]))
         for name, function in ((DETECTION, read_and_detect), (CHUNKS, read_and_divide)):
             took: dict[str, list[float]] = {key: [] for key in pools}
-            for _ in range(rounds):
+            shares = []
+            for _ in range(ROUNDS):
                 for key, pool in pools.items():
+                    cpu = time.process_time()
                     took[key].append(seconds_of(pool, function, [first, second]))
-            yield name, _speeds({key: median(found) for key, found in took.items()}, 2 * seconds)
+                    if pool is one:
+                        shares.append((time.process_time() - cpu) / took[key][-1])
+            medians = {key: median(found) for key, found in took.items()}
+            yield name, {**_speeds(medians, 2 * seconds), "core of 1 thread": median(shares)}
 
 
 def _speeds(took: dict[str, float], seconds: float) -> Figures:
     threads = took["1 thread"] / took["2 threads"]
+    processes = took["1 thread"] / took["2 processes"]
     return {
         **{key: seconds / value for key, value in took.items()},
         "speed-up of 2 threads": threads,
-        "speed-up of 2 processes": took["1 thread"] / took["2 processes"],
-        "share under the lock": lock_share(threads),
+        "speed-up of 2 processes": processes,
+        "share under the lock": lock_share(threads, processes),
     }
 
 
-def spans_in_threads(path: Path, seconds: float, counts: Sequence[int] = THREADS) -> Rows:
+def spans_in_threads(path: Path, seconds: float) -> Rows:
     """Yield the speed of reading, VAD and chunks of one recording, with its spans in threads."""
     last = max(round(seconds * SAMPLING_RATE) // SECTION - 1, 0)
     spans = [*(Span(number, number + 1) for number in range(last)), Span(last)]
     warm_up(path)
-    for count in counts:
+    for count in THREADS:
         cpu, started = time.process_time(), time.perf_counter()
         with ThreadPoolExecutor(count) as pool:
             list(pool.map(lambda span: read_span(path, span), spans))
@@ -134,9 +145,15 @@ def read_span(path: Path, span: Span) -> None:
             pass
 
 
-def lock_share(speed_up: float, workers: int = 2) -> float:
-    """Return the serial share of Amdahl's law, from 0 to 1, of a measured speed-up."""
-    serial = (workers / speed_up - 1) / (workers - 1)
+def lock_share(threads: float, processes: float) -> float:
+    """Return the serial share of Amdahl's law, from 0 to 1, that a measured speed-up shows.
+
+    Args:
+        threads: speed-up of threads.
+        processes: speed-up of as many processes, which share no lock.
+    """
+    cores = max(processes, MIN_CORES)
+    serial = (cores / threads - 1) / (cores - 1)
     return min(max(serial, 0.0), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What the machine has: versions, processors, GPU, weights; what is missing; and links to cuBLAS.
+"""The machine: versions, processors, GPU, weights and missing parts; links to cuBLAS.
 
 CTranslate2 opens `libcublas.so.12`. It also works with cuBLAS 13 (docs/how-to/gpu.md), which opens
 under this name if a link with the name lies in LD_LIBRARY_PATH.
@@ -27,14 +27,19 @@ INSPECTION: Final = 60.0  # seconds
 SAMPLE_INTERVAL: Final = 100  # milliseconds between two samples of the GPU
 
 
-def cublas_13() -> list[Path]:
-    """Return cuBLAS 13's libraries out of the installed packages; empty if they are missing."""
-    folders = [
-        Path(folder)
-        for package in ("nvidia", "torch")
-        if (spec := find_spec(package))
-        for folder in spec.submodule_search_locations or ()
+def package_folders() -> list[Path]:
+    """Return the folders of installed packages that may contain cuBLAS."""
+    specs = map(find_spec, ("nvidia", "torch"))
+    return [
+        Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()
     ]
+
+
+def cublas_13() -> list[Path]:
+    """Return cuBLAS 13's libraries; empty if they are missing, or cuBLAS 12 is installed."""
+    folders = package_folders()
+    if any(True for folder in folders for _ in folder.rglob(f"{LINKS[0]}.12")):
+        return []
     found = []
     for name in LINKS:
         files = [path for folder in folders for path in sorted(folder.rglob(f"{name}.13"))]
@@ -56,12 +61,13 @@ def link_cublas(folder: Path) -> None:
         link = folder / f"{library.name.removesuffix('.13')}.12"
         link.unlink(missing_ok=True)
         link.symlink_to(library.resolve())
-    paths = [str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    own = dict.fromkeys(str(library.parent) for library in libraries)  # they open each other
+    paths = [str(folder), *own, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
 
 
 def missing() -> dict[str, str]:
-    """Return what stages may need and this machine does not have, each with a sentence."""
+    """Return the parts that a stage may need and this machine lacks, each with the reason."""
     absent: dict[str, str] = {}
     if problem := gpu_problem():
         absent["gpu"] = problem
@@ -102,7 +108,7 @@ def has_weights(model: str) -> bool:
 
 
 def inspect(command: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return what is missing, and the machine, as found by a process that may crash.
+    """Return the missing parts and the machine, as a process finds them, which may crash.
 
     The process also sees the links of `link_cublas`, which the linker reads at its start.
 
@@ -120,20 +126,13 @@ def inspect(command: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def describe() -> dict[str, Any]:
-    """Return the machine, the versions of its packages, and its GPU."""
-    query = "--query-gpu=name,driver_version,memory.total"
-    return {**about(), "gpu": _nvidia_smi(query, "--format=csv,noheader").strip()}
-
-
-def _nvidia_smi(*arguments: str) -> str:
-    """Return the output of nvidia-smi; empty if it is missing."""
+    """Return the machine, the versions of its packages, and its GPU if nvidia-smi names one."""
+    command = [NVIDIA_SMI, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(
-            [NVIDIA_SMI, *arguments], capture_output=True, text=True, check=False, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        gpu = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        gpu = ""
+    return {**about(), "gpu": gpu}
 
 
 @dataclass(slots=True)
@@ -175,11 +174,11 @@ def gpu_use() -> Iterator[GpuUse]:
     except OSError:
         yield use
         return
-    thread = threading.Thread(target=lambda: list(map(use.add, process.stdout or ())), daemon=True)
-    thread.start()
-    try:
-        yield use
-    finally:
-        process.terminate()
-        process.wait()
-        thread.join()
+    with process:
+        read = threading.Thread(target=lambda: list(map(use.add, process.stdout or ())))
+        read.start()
+        try:
+            yield use
+        finally:
+            process.terminate()
+            read.join()

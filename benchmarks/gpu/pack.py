@@ -25,7 +25,7 @@ PLATFORMS: Final = tuple(
     f"{name}_x86_64"
     for name in ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 )
-SPEECH_SECONDS: Final = 300.0
+SPEECH_SECONDS: Final = 180.0
 
 
 class PackError(RuntimeError):

@@ -1,6 +1,7 @@
 """The stages in the order of their importance, each with its limit in seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -121,13 +122,30 @@ def cores(job: Job) -> Rows:
     return on_cores(model, recording(job, seconds=seconds), seconds)
 
 
+def with_before(stages: Sequence[Stage], package: Path | None = None) -> tuple[Stage, ...]:
+    """Return the stages; after each on the simulated engine, the same with another package.
+
+    Args:
+        stages: the stages.
+        package: folder with the package.
+    """
+    found: list[Stage] = []
+    for stage in stages:
+        found.append(stage)
+        if stage.name.startswith(SIMULATED):
+            found.append(replace(stage, name=f"{stage.name}, before", package=package))
+    return tuple(found)
+
+
+SIMULATED: Final = "simulated engine"
 ON_GPU: Final = (
     Stage("prepare", 60, prepare, ("gpu",)),
     Stage("turbo, random weights", 110, whole("turbo"), ("gpu",)),
     Stage("turbo, faster-whisper", 80, rival("turbo"), ("gpu", "faster-whisper")),
     Stage("front end, spans in threads", 45, spans, ("gpu",)),
-    Stage("simulated engine, WAV", 40, simulated(".wav"), ("gpu",)),
+    Stage(f"{SIMULATED}, WAV", 40, simulated(".wav"), ("gpu",)),
     Stage("CTranslate2, turbo", 80, parts, ("gpu",)),
+    Stage("front end, two cores", 40, front_end, ("gpu",)),
     Stage("base, real weights", 60, real, ("gpu", "base", "faster-whisper")),
     Stage("large-v3, random weights", 90, whole("large-v3"), ("gpu",)),
     Stage("large-v3, faster-whisper", 60, rival("large-v3"), ("gpu", "faster-whisper")),
@@ -135,7 +153,7 @@ ON_GPU: Final = (
 )
 WITHOUT_GPU: Final = (
     *(
-        Stage(f"simulated engine, {name}", 150, simulated(suffix))
+        Stage(f"{SIMULATED}, {name}", 150, simulated(suffix))
         for name, suffix in (("WAV", ".wav"), ("MP3", ".mp3"), ("Opus", ".ogg"), ("AAC", ".m4a"))
     ),
     Stage("front end, two cores", 150, front_end),

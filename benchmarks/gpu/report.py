@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.gpu.front_end import CHUNKS as FRONT
-from benchmarks.gpu.front_end import outlook
+from benchmarks.gpu.front_end import OUTLOOK, outlook
 from benchmarks.gpu.running import COMPLETE, Figures, Result
 
 
 def report(results: Sequence[Result], about: Figures, missing: Mapping[str, str]) -> str:
-    """Return the machine, what is missing, and the tables.
+    """Return the machine, its missing parts, and the tables.
 
     Stages whose names begin with the same words, up to a comma, share a table.
     """
@@ -30,7 +30,7 @@ def add_outlook(results: Sequence[Result]) -> list[Result]:
     if not (front and simulated):
         return list(results)
     limits = {name: outlook(row, front) for name, row in simulated.items()}
-    return [*results, Result("16 cores: calculated limits of the speed", COMPLETE, 0.0, limits)]
+    return [*results, Result(OUTLOOK, COMPLETE, 0.0, limits)]
 
 
 def _machine(about: Figures, missing: Mapping[str, str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ Figures: TypeAlias = dict[str, Any]
 Rows: TypeAlias = Iterator[tuple[str, Figures]]
 
 COMPLETE: Final = "complete"
+ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = (sys.executable, "-m", "benchmarks.gpu")
 SHORTEST: Final = 10.0  # seconds; a stage does not begin with less
 GRACE: Final = 2.0  # seconds of a process to end after its limit
@@ -53,18 +54,30 @@ class Stage:
         name: in the table.
         limit: seconds that it may take.
         run: yields rows of figures, each with its name.
-        needs: what the machine must have; see `machine.missing`.
+        needs: parts that the machine must have; see `machine.missing`.
+        package: folder with another version of whisperbatch, which the stage then measures.
     """
 
     name: str
     limit: float
     run: Callable[[Job], Rows]
     needs: tuple[str, ...] = ()
+    package: Path | None = None
+
+    @property
+    def file(self) -> str:
+        """Name of the file of its figures."""
+        return f"{self.name.replace(' ', '-')}.json"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of its process."""
+        paths = [str(self.package or ""), os.environ.get("PYTHONPATH", ""), str(ROOT)]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a stage.
+    """The outcome of a stage.
 
     Attributes:
         name: of the stage.
@@ -96,14 +109,14 @@ def run_all(
         job: what the stages get.
         minutes: for all stages together.
         output: JSON file to be written.
-        missing: what the machine does not have, with the reason.
+        missing: parts that the machine lacks, with the reason.
         about: the machine and its packages.
         command: runs one stage; the arguments are added.
     """
     end = time.monotonic() + 60 * minutes
     results: list[Result] = []
     for stage in stages:
-        left = end - time.monotonic()
+        left = round(end - time.monotonic(), 1)
         lacking = [missing[need] for need in stage.needs if need in missing]
         if lacking:
             result = Result(stage.name, f"left out: {'; '.join(lacking)}")
@@ -127,20 +140,25 @@ def write(output: Path, results: Sequence[Result], about: Figures) -> None:
 
 def _run(stage: Stage, job: Job, limit: float, command: Sequence[str]) -> Result:
     """Run a stage in a process, and return the figures that it wrote, complete or not."""
-    figures = job.folder / f"{stage.name.replace(' ', '-')}.json"
+    figures = job.folder / stage.file
     figures.unlink(missing_ok=True)
-    arguments = ["--stage", stage.name, "--folder", str(job.folder), "--limit", f"{limit:.0f}"]
+    arguments = ["--stage", stage.name, "--folder", str(job.folder), "--limit", f"{limit:g}"]
     arguments += ["--seconds", f"{job.seconds:g}"]
     arguments += ["--speech", str(job.speech)] if job.speech else []
     started = time.monotonic()
     process = subprocess.Popen(
-        [*command, *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, *arguments],
+        cwd=job.folder,  # Python looks for packages in the current folder first
+        env=stage.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         _, errors = process.communicate(timeout=limit)
         state = COMPLETE if process.returncode == 0 else f"failed: {_reason(process, errors)}"
     except subprocess.TimeoutExpired:
-        state = f"stopped after {limit:.0f} s"
+        state = f"stopped after {limit:g} s"
     finally:
         _end(process)
     rows = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
@@ -166,7 +184,7 @@ def _reason(process: "subprocess.Popen[str]", errors: str) -> str:
 def run_stage(stage: Stage, job: Job) -> None:
     """Run a stage in this process, and write its rows to its file, each at once."""
     rows: dict[str, Figures] = {}
-    figures = job.folder / f"{stage.name.replace(' ', '-')}.json"
+    figures = job.folder / stage.file
     for name, row in stage.run(job):
         rows[name] = {key: _rounded(value) for key, value in row.items()}
         print(f"  {name}: {json.dumps(rows[name])}", flush=True)

@@ -12,34 +12,29 @@ table of an hour has, besides its speed:
 import resource
 import time
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import whisperbatch as wb
-from benchmarks.gpu.running import Figures, Rows
+from benchmarks.gpu.running import ROOT, Figures, Rows
 from benchmarks.stage_times import Method, timed_methods
-from tests.unit.fakes import FakeEngine, noise
 from tests.unit.latency_engine import LatencyEngine
-from whisperbatch import pipeline_run
-from whisperbatch.audio.reader import AudioReader
-from whisperbatch.decoding.chunk_decoder import ChunkDecoder
-from whisperbatch.features.whisper import WhisperFeatures
 from whisperbatch.options import Options
-from whisperbatch.vad.levels import CalibratedVad
-from whisperbatch.vad.silero import SileroStream
+from whisperbatch.vad import open_vad
 
 HOUR: Final = 3600.0
 NETWORK: Final = "VAD network"
 ENGINE: Final = "engine"  # what the simulation itself computes
-STAGES: Final[tuple[Method, ...]] = (
-    ("reading", AudioReader, "blocks", None),
-    (NETWORK, SileroStream, "push", None),
-    ("VAD levels", CalibratedVad, "__call__", None),
-    ("chunks", pipeline_run, "chunk_recording", None),
-    ("features", WhisperFeatures, "__call__", None),
-    ("texts", ChunkDecoder, "__call__", None),
-    (ENGINE, LatencyEngine, "encode", None),
-    (ENGINE, FakeEngine, "decode", None),
+STAGES: Final = (  # of this version and of versions to compare with: missing ones are skipped
+    ("reading", "whisperbatch.audio.reader:AudioReader.blocks"),
+    (NETWORK, "whisperbatch.vad.silero:SileroStream.push"),
+    ("VAD levels", "whisperbatch.vad.levels:CalibratedVad.__call__"),
+    ("chunks", "whisperbatch.pipeline_run:chunk_recording"),
+    ("features", "whisperbatch.features.whisper:WhisperFeatures.__call__"),
+    ("texts", "whisperbatch.decoding.chunk_decoder:ChunkDecoder.__call__"),
+    (ENGINE, "tests.unit.latency_engine:LatencyEngine.encode"),
+    (ENGINE, "tests.unit.fakes:FakeEngine.decode"),
 )
 COLUMNS: Final = ("reading", NETWORK, "VAD levels", "chunks", "features", "texts", "rest")
 HAS_READERS: Final = any(each.name == "readers" for each in fields(Options))
@@ -47,10 +42,9 @@ HAS_READERS: Final = any(each.name == "readers" for each in fields(Options))
 
 def transcribe(path: Path, seconds: float, **options: Any) -> Figures:  # noqa: ANN401 - of Options
     """Transcribe a recording on the simulated engine, and return the figures of its row."""
-    with wb.Transcriber(LatencyEngine()) as asr:
-        asr.transcribe(noise(1.0), language="en")  # loads the VAD
+    open_vad(Options())  # loading it takes a second
     engine = LatencyEngine()
-    with wb.Transcriber(engine) as asr, timed_methods(STAGES) as times:
+    with wb.Transcriber(engine) as asr, timed_methods(methods()) as times:
         started, cpu = time.perf_counter(), cpu_seconds()
         transcript = asr.transcribe(path, language="en", **options)
         took, cpu = time.perf_counter() - started, cpu_seconds() - cpu
@@ -70,6 +64,22 @@ def transcribe(path: Path, seconds: float, **options: Any) -> Figures:  # noqa: 
     }
 
 
+def methods() -> list[Method]:
+    """Return the methods of `STAGES` that exist."""
+    found: list[Method] = []
+    for stage, path in STAGES:
+        module, _, name = path.partition(":")
+        owner, _, method = name.rpartition(".")
+        try:
+            place = import_module(module)
+            place = getattr(place, owner) if owner else place
+            getattr(place, method)
+        except (ImportError, AttributeError):
+            continue
+        found.append((stage, place, method, None))
+    return found
+
+
 def cpu_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -77,8 +87,13 @@ def cpu_seconds() -> float:
 
 
 def simulate(path: Path, seconds: float) -> Rows:
-    """Yield the figures of a format as it is by default, and with one and eight readers."""
+    """Yield the figures of a format as it is by default, and with one and eight readers.
+
+    With another version of whisperbatch, the names of the rows end with "before".
+    """
     name = path.suffix.lstrip(".")
+    if Path(wb.__file__).parents[1] != ROOT:
+        name += ", before"
     yield name, transcribe(path, seconds)
     if HAS_READERS:
         for readers in (1, 8):
