@@ -201,8 +201,9 @@ class Scheduler:
 
     def _run(self, calls: Sequence[WaitingRow]) -> None:
         if failure := self._try(calls):
+            forget_variables(failure.error)
             parts = self._divide(failure)
-            del failure  # and what the failed call still holds
+            del failure
             for part in parts:
                 self._run(part)
 
@@ -221,7 +222,6 @@ class Scheduler:
             if self._store:
                 self._store.keep(results)
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
-            forget_variables(error)
             return Failure(calls, method, error)
         with self._changed:
             self._calls += 1

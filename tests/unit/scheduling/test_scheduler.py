@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.unit.counting_source import TIMEOUT, wait_until
-from tests.unit.fakes import EncodedRow, FakeEncoded, worker_threads
+from tests.unit.fakes import EncodedRow, FakeEncoded, FakeEngine, worker_threads
 from tests.unit.scheduling.row_calls import (
     Caller,
     CountedScheduler,
@@ -773,23 +773,25 @@ def test_the_arrays_of_a_failed_call_are_freed_before_its_halves_are_computed() 
     assert alive == [0] * 7
 
 
-def test_an_error_that_reaches_its_thread_holds_no_arrays() -> None:
-    class Arrays:
+def test_an_error_that_reaches_its_thread_holds_no_encoder_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Output(FakeEncoded):
         pass
 
-    held: list[weakref.ref[Arrays]] = []
-    engine, scheduler = out_of_memory(4)
+    held: list[weakref.ref[Output]] = []
+    engine, scheduler = out_of_memory(0, EngineError("broken"))
 
-    def fail_with_arrays(rows: int) -> None:
-        arrays = Arrays()
-        held.append(weakref.ref(arrays))
-        raise EngineError("broken")
+    def encode(features: npt.NDArray[np.float32]) -> Output:
+        output = Output(FakeEngine.encode(engine, features).items)
+        held.append(weakref.ref(output))
+        return output
 
-    engine.fail = fail_with_arrays
+    monkeypatch.setattr(engine, "encode", encode)
     with scheduler.running(run := RunShare()):
         with pytest.raises(EngineError) as caught:
             scheduler.start(run, 1).result()
-        assert caught.traceback
+        assert caught.value.__traceback__
         assert [reference() for reference in held] == [None]
 
 
