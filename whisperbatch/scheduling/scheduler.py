@@ -282,8 +282,10 @@ class Scheduler:
             half = len(calls) // 2
             return [calls[:half], calls[half:]]
         elif len(groups) > 1 and not isinstance(error, ClosedError):
-            message = "a call with %d rows failed; the rows of each of %d threads are alone now: %s"
-            log.warning(message, len(calls), len(groups), error)
+            log.warning(
+                "a call with %d rows failed; the rows of each of its %d threads are now alone: %s",
+                *(len(calls), len(groups), error),
+            )
             return [[call for call in calls if call.group is group] for group in groups]
         for call in calls:
             call.result.set_exception(error)

@@ -28,7 +28,7 @@ from tests.unit.scheduling.row_calls import (
     row_call,
 )
 from whisperbatch.engines.calls import Calls, check_encoded
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.errors import BrokenDeviceError, ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 from whisperbatch.scheduling import READING, RunShare, Scheduler
@@ -95,8 +95,8 @@ def test_rows_that_are_computed_alone_are_logged(caplog: pytest.LogCaptureFixtur
         for caller in callers:
             caller.wait()
     [message] = caplog.messages
-    assert message.startswith("a call with 6 rows failed; the rows of each of 3 threads are alone")
-    assert message.endswith(": fake: detect_language failed")
+    assert message.startswith("a call with 6 rows failed; the rows of each of its 3 threads are")
+    assert message.endswith(" now alone: fake: detect_language failed")
 
 
 def test_an_error_of_encode_reaches_only_the_threads_whose_rows_fail_again() -> None:
@@ -121,18 +121,21 @@ def test_a_failed_call_with_rows_of_one_thread_is_not_repeated() -> None:
         assert engine.attempts == [2]
 
 
-def test_a_closed_engine_is_not_called_again() -> None:
-    engine = GatedEngine(failing={"detect_language": {1}}, error=ClosedError)
-    run = RunShare()
+@pytest.mark.parametrize("error", [ClosedError, BrokenDeviceError])
+def test_a_closed_or_broken_engine_is_not_called_again(
+    error: type[WhisperBatchError], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, run = GatedEngine(failing={"detect_language": {1}}, error=error), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run):
         scheduler.hold(run)
         callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         for caller in callers:
-            with pytest.raises(ClosedError, match="fake: detect_language failed"):
+            with pytest.raises(error, match="fake: detect_language failed"):
                 caller.result()
     assert engine.attempts == [1, 3]
+    assert caplog.messages == []
 
 
 def test_an_exception_that_ends_programs_reaches_the_thread_that_waits() -> None:
