@@ -205,8 +205,9 @@ class Scheduler:
 
     def _run(self, calls: Sequence[WaitingRow]) -> None:
         if failure := self._try(calls):
+            forget_variables(failure.error)
             parts = self._divide(failure)
-            del failure  # and what the failed call still holds
+            del failure
             for part in parts:
                 self._run(part)
 
@@ -225,7 +226,6 @@ class Scheduler:
             if self._store:
                 self._store.keep(results)
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
-            forget_variables(error)
             return Failure(calls, method, error)
         with self._changed:
             self._calls += 1
@@ -286,8 +286,10 @@ class Scheduler:
             half = len(calls) // 2
             return [calls[:half], calls[half:]]
         elif len(groups) > 1 and not isinstance(error, ClosedError):
-            message = "a call with %d rows failed; the rows of each of %d threads are alone now: %s"
-            log.warning(message, len(calls), len(groups), error)
+            log.warning(
+                "a call with %d rows failed; the rows of each of its %d threads are now alone: %s",
+                *(len(calls), len(groups), error),
+            )
             return [[call for call in calls if call.group is group] for group in groups]
         for call in calls:
             call.result.set_exception(error)

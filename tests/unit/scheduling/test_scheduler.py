@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.unit.counting_source import TIMEOUT, wait_until
-from tests.unit.fakes import EncodedRow, FakeEncoded, worker_threads
+from tests.unit.fakes import EncodedRow, FakeEncoded, FakeEngine, worker_threads
 from tests.unit.scheduling.row_calls import (
     Caller,
     CountedScheduler,
@@ -28,7 +28,7 @@ from tests.unit.scheduling.row_calls import (
     row_call,
 )
 from whisperbatch.engines.calls import Calls, check_encoded
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.errors import BrokenDeviceError, ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 from whisperbatch.scheduling import READING, RunShare, Scheduler
@@ -95,8 +95,8 @@ def test_rows_that_are_computed_alone_are_logged(caplog: pytest.LogCaptureFixtur
         for caller in callers:
             caller.wait()
     [message] = caplog.messages
-    assert message.startswith("a call with 6 rows failed; the rows of each of 3 threads are alone")
-    assert message.endswith(": fake: detect_language failed")
+    assert message.startswith("a call with 6 rows failed; the rows of each of its 3 threads are")
+    assert message.endswith(" now alone: fake: detect_language failed")
 
 
 def test_an_error_of_encode_reaches_only_the_threads_whose_rows_fail_again() -> None:
@@ -121,18 +121,21 @@ def test_a_failed_call_with_rows_of_one_thread_is_not_repeated() -> None:
         assert engine.attempts == [2]
 
 
-def test_a_closed_engine_is_not_called_again() -> None:
-    engine = GatedEngine(failing={"detect_language": {1}}, error=ClosedError)
-    run = RunShare()
+@pytest.mark.parametrize("error", [ClosedError, BrokenDeviceError])
+def test_a_closed_or_broken_engine_is_not_called_again(
+    error: type[WhisperBatchError], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, run = GatedEngine(failing={"detect_language": {1}}, error=error), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run):
         scheduler.hold(run)
         callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         for caller in callers:
-            with pytest.raises(ClosedError, match="fake: detect_language failed"):
+            with pytest.raises(error, match="fake: detect_language failed"):
                 caller.result()
     assert engine.attempts == [1, 3]
+    assert caplog.messages == []
 
 
 def test_an_exception_that_ends_programs_reaches_the_thread_that_waits() -> None:
@@ -773,23 +776,25 @@ def test_the_arrays_of_a_failed_call_are_freed_before_its_halves_are_computed() 
     assert alive == [0] * 7
 
 
-def test_an_error_that_reaches_its_thread_holds_no_arrays() -> None:
-    class Arrays:
+def test_an_error_that_reaches_its_thread_holds_no_encoder_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Output(FakeEncoded):
         pass
 
-    held: list[weakref.ref[Arrays]] = []
-    engine, scheduler = out_of_memory(4)
+    held: list[weakref.ref[Output]] = []
+    engine, scheduler = out_of_memory(0, EngineError("broken"))
 
-    def fail_with_arrays(rows: int) -> None:
-        arrays = Arrays()
-        held.append(weakref.ref(arrays))
-        raise EngineError("broken")
+    def encode(features: npt.NDArray[np.float32]) -> Output:
+        output = Output(FakeEngine.encode(engine, features).items)
+        held.append(weakref.ref(output))
+        return output
 
-    engine.fail = fail_with_arrays
+    monkeypatch.setattr(engine, "encode", encode)
     with scheduler.running(run := RunShare()):
         with pytest.raises(EngineError) as caught:
             scheduler.start(run, 1).result()
-        assert caught.traceback
+        assert caught.value.__traceback__
         assert [reference() for reference in held] == [None]
 
 

@@ -180,6 +180,20 @@ def test_an_engine_that_encodes_again_never_splits_or_joins(
     assert run.engine.batch_sizes["encode"] == [2, 3, 3]
 
 
+def test_too_little_memory_for_many_beams_does_not_limit_greedy_calls() -> None:
+    def fail_once(rows: int) -> None:
+        run.engine.fail = lambda _: None
+        raise EngineError("cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED")
+
+    rows, greedy = rows_of(*range(12)), replace(SEARCH, beam_size=1)
+    with sharing(Options(batch_size=12)) as run:
+        run.engine.fail = fail_once
+        for search in (SEARCH, greedy, SEARCH):
+            assert run.decode(rows, search=search) == [str(level) for level in range(12)]
+        assert SEARCH.beam_size == 5
+        assert run.engine.attempts == [12, 6, 6, 12, 6, 6]
+
+
 def test_kept_rows_are_not_encoded_again_after_a_failure() -> None:
     def fail_once(rows: int) -> None:
         if rows == 2:

@@ -429,9 +429,15 @@ class CTranslate2Engine:
         """See `protocols.Engine`."""
         output = check_encoded(encoded, EncodedView)
         sampled = requests[0].sampling is not None
-        search = (self._sample if self._device == "cpu" else sample) if sampled else generate
-        replica = self._replicas.all[output.replica]
-        results = self._run(replica, lambda model: search(model, output.view, requests, options))
+        if sampled and self._device == "cpu":
+            with self._calls():
+                results = self._sample(output.view, requests, options)
+        else:
+            search = sample if sampled else generate
+            replica = self._replicas.all[output.replica]
+            results = self._run(
+                replica, lambda model: search(model, output.view, requests, options)
+            )
         length_penalty = 1.0 if sampled else options.length_penalty
         hypotheses = [
             to_hypothesis(result, length_penalty, request.prefix)
@@ -442,7 +448,6 @@ class CTranslate2Engine:
 
     def _sample(
         self,
-        _: Any,  # noqa: ANN401 - untyped
         output: ctranslate2.StorageView,
         requests: Sequence[DecodeRequest],
         options: SearchOptions,

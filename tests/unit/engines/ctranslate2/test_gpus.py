@@ -274,14 +274,17 @@ def test_other_errors_concern_one_call(
     compute(engine)
 
 
-def test_a_broken_engine_fails_each_recording_at_once(gpus: FakeGpus, directory: Path) -> None:
-    engine = gpus.engine(directory)
+def test_a_broken_engine_fails_each_recording_at_once(
+    gpus: FakeGpus, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = gpus.engine(directory, inter_threads=1)
     gpus.fail = fail_on(0, ILLEGAL)
-    with wb.Transcriber(engine) as asr:
+    with wb.Transcriber(engine) as asr, caplog.at_level(logging.WARNING):
         for _ in range(2):
             with pytest.raises(wb.EngineError, match="restart the process"):
-                asr.transcribe(noise(120), vad=False, language="en")
-    assert len(gpus.of("generate")) <= 2  # those of both workers; no row was computed again
+                [*asr.transcribe_many([noise(30)] * 20, vad=False, language="en")]
+    assert len(gpus.of("generate")) == 1  # no row was computed again
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
 def test_the_rows_of_a_broken_gpu_are_computed_on_the_other(
