@@ -9,7 +9,6 @@ The pool gives free memory back to CUDA at each synchronisation (its release thr
 encoder needs several GB in each call.
 """
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 from benchmarks.gpu.machine import gpu_use
 from benchmarks.gpu.running import Figures, Rows
 from tests.contract.tiny_model import TOKEN_IDS
-from whisperbatch.engines.ctranslate2.cuda import DRIVER, SUCCESS
+from whisperbatch.engines.ctranslate2.cuda import WITHOUT_LIMIT, set_release_threshold
 from whisperbatch.engines.ctranslate2.engine import to_alignment
 from whisperbatch.options import MAX_NEW_TOKENS
 
@@ -37,7 +36,6 @@ ENCODED: Final = (64, 1, 8, 32, 128)  # rows
 GENERATED: Final = ((64, 1), (64, 5), (8, 1), (1, 1))  # rows and beams
 SIDE_BY_SIDE: Final = ((1, 64), (2, 64), (3, 64), (2, 32))  # workers and rows of a call
 REPEATS: Final = 3
-RELEASE_THRESHOLD: Final = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
 
 class Calls:
@@ -160,16 +158,8 @@ def median_seconds(function: Callable[[], object]) -> float:
 
 def keep_pool(*, keeps: bool) -> str:
     """Let CUDA's memory pool keep free memory, or give it back; return whether this worked."""
-    device, pool = ctypes.c_int(), ctypes.c_void_p()
-    threshold = ctypes.c_uint64((1 << 64) - 1 if keeps else 0)
     try:
-        driver = ctypes.CDLL(DRIVER)
-        codes = [
-            driver.cuInit(0),
-            driver.cuDeviceGet(ctypes.byref(device), 0),
-            driver.cuDeviceGetDefaultMemPool(ctypes.byref(pool), device),
-            driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, ctypes.byref(threshold)),
-        ]
+        set_release_threshold(0, WITHOUT_LIMIT if keeps else 0)
     except (OSError, AttributeError) as error:
         return f"failed: {error}"
-    return "set" if all(code == SUCCESS for code in codes) else f"failed: codes {codes}"
+    return "set"

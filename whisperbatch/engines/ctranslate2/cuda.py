@@ -393,17 +393,31 @@ def keep_memory(device_index: int) -> None:
     default, the pool gives free memory back whenever the process waits for the device, several
     times in each call, and takes it again: gigabytes for a full batch.
 
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+    """
+    with suppress(OSError, AttributeError):
+        set_release_threshold(device_index, WITHOUT_LIMIT)
+
+
+def set_release_threshold(device_index: int, size: int) -> None:
+    """Set the free memory that a device's memory pool keeps, in bytes. CUDA's default is 0.
+
         CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
         CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 
     Args:
         device_index: number of the device, as CTranslate2 counts.
+        size: at most `WITHOUT_LIMIT`.
+
+    Raises:
+        OSError: there is no driver, or a function failed.
+        AttributeError: the driver has no memory pools.
     """
-    with suppress(OSError, AttributeError):
-        driver, threshold = Driver(device_index), ctypes.c_uint64(WITHOUT_LIMIT)
-        pool = _default_pool(driver)
-        attribute = ctypes.c_int(RELEASE_THRESHOLD)
-        driver.call("cuMemPoolSetAttribute", pool, attribute, ctypes.byref(threshold))
+    driver, threshold = Driver(device_index), ctypes.c_uint64(size)
+    pool = _default_pool(driver)
+    attribute = ctypes.c_int(RELEASE_THRESHOLD)
+    driver.call("cuMemPoolSetAttribute", pool, attribute, ctypes.byref(threshold))
 
 
 def return_memory(device_index: int) -> None:
