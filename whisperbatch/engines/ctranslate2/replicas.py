@@ -108,11 +108,12 @@ class Replicas:
                 keep_memory(replica.index)
 
     def free(self) -> None:
-        """Free the weights on each device."""
+        """Free the weights on each device.
+
+        Those on a broken GPU are left: CTranslate2 ends the process if CUDA does not free memory.
+        """
         for replica in self.all:
-            if (
-                replica.problem
-            ):  # CTranslate2 would end the process, since CUDA fails to free memory
+            if replica.problem:
                 continue
             try:
                 self._apart(replica.weights.free)
