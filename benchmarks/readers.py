@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -121,6 +121,11 @@ class SlowStore(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
     def readable(self) -> bool:
         """Return True."""
         return True
@@ -171,15 +176,19 @@ def compare_sources(
         "file": lambda: path,
         "array": lambda: samples,
         "bytes": path.read_bytes,
-        "slow store": lambda: SlowStore(path),
     }
     for name, source in opened.items():
         yield _compared(name, *(measure(asr, source(), each) for each in _both(options, readers)))
-    found = []
-    for each in _both(options, readers):
-        with pipe(path) as source:
-            found.append(measure(asr, source, each))
-    yield _compared("pipe", *found)
+    streams: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "slow store": lambda: SlowStore(path),
+        "pipe": lambda: pipe(path),
+    }
+    for name, stream in streams.items():
+        found = []
+        for each in _both(options, readers):
+            with stream() as file:
+                found.append(measure(asr, file, each))
+        yield _compared(name, *found)
 
 
 def compare_options(
