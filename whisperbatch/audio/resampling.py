@@ -6,7 +6,7 @@ their plain mix, from which the mix of a recording is made (mixing.py).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import av
 import numpy as np
@@ -154,7 +154,8 @@ class Resampler:
 def _copy(frame: AudioFrame) -> npt.NDArray[np.float32]:
     """Return the samples of a packed float32 frame; shape (n_samples * n_channels,)."""
     count = frame.samples * frame.layout.nb_channels
-    return np.frombuffer(AudioPlane(frame, 0), np.float32, count).copy() if count else NO_SAMPLES
+    plane: Any = AudioPlane(frame, 0)  # a buffer, which its types do not say
+    return np.frombuffer(plane, np.float32, count).copy() if count else NO_SAMPLES
 
 
 def _frame_of(samples: npt.NDArray[np.float32], rate: int) -> AudioFrame:

@@ -68,4 +68,5 @@ def _level(samples: Samples) -> float:
     frame = min(FRAME, len(samples))
     frames = samples[: len(samples) // frame * frame].reshape(-1, frame)
     powers = np.einsum("ij,ij->i", frames, frames) / frame
-    return float(10 * np.log10(max(quantile_of(powers, LOUD), MIN_POWER)))
+    power: float = max(quantile_of(powers, LOUD), MIN_POWER)  # type: ignore[assignment]
+    return float(10 * np.log10(power))

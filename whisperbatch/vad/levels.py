@@ -236,7 +236,7 @@ def calibration_shift(probabilities: npt.NDArray[np.float32], hop: int) -> float
     return min(max(SHIFT_SHARE * (TARGET_LOGIT - logit), 0.0), MAX_SHIFT)
 
 
-def quantile_of(values: npt.NDArray[np.float32], quantile: float) -> np.float32:
+def quantile_of(values: npt.NDArray[np.float32], quantile: float) -> np.floating[Any]:
     """Return what `np.quantile` returns, in a fraction of its time.
 
     Args:
@@ -245,7 +245,7 @@ def quantile_of(values: npt.NDArray[np.float32], quantile: float) -> np.float32:
     """
     lower, upper, share = around_quantile(values, quantile)
     difference = upper - lower
-    result: np.float32
+    result: np.floating[Any]
     # from the nearer value: rounding never leads beyond it
     result = lower + difference * share if share < HALF else upper - difference * (1 - share)
     return result
