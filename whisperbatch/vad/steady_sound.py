@@ -27,6 +27,7 @@ Where no steady sound is most of the audio, the probabilities are exactly those 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -77,6 +78,7 @@ MIN_GAIN: Final = 1e-3  # of a filter
 MAX_REMAINDER: Final = 0.16
 
 WINDOW: Final = np.hanning(LONG_FRAME + 1)[:-1].astype(np.float32)
+NO_POWERS: Final = np.zeros((0, LONG_FRAME // 2 + 1), np.float32)
 
 Spectrum = npt.NDArray[np.float64]
 
@@ -134,6 +136,14 @@ class _Block:
         self.samples = samples
         frames = samples[: len(samples) // GATE_FRAME * GATE_FRAME].reshape(-1, GATE_FRAME)
         self.energies: Samples = np.einsum("ij,ij->i", frames, frames)
+        self._powers: npt.NDArray[Any] | None = None
+
+    @property
+    def powers(self) -> npt.NDArray[Any]:
+        """The powers of the long frames that lie within the block; see `_powers`."""
+        if self._powers is None:
+            self._powers = _powers(self.samples)
+        return self._powers
 
 
 class _Part:
@@ -144,9 +154,9 @@ class _Part:
     """
 
     def __init__(self, *blocks: _Block) -> None:
-        self._blocks = [block.samples for block in blocks]
+        self._blocks = blocks
         energies = np.concatenate([block.energies for block in blocks])
-        length = sum(map(len, self._blocks))
+        length = sum(len(block.samples) for block in blocks)
         self.may_be_steady = length >= LONG_FRAME + LONG_HOP and _are_even(energies)
         self._samples: Samples | None = None
         self._steady: Spectrum | None = None
@@ -156,7 +166,7 @@ class _Part:
     def samples(self) -> Samples:
         """The samples of the part, shape (n_samples,); joined once."""
         if self._samples is None:
-            self._samples = joined(self._blocks)
+            self._samples = joined([block.samples for block in self._blocks])
         return self._samples
 
     def steady(self, min_power: float) -> Spectrum | None:
@@ -175,8 +185,16 @@ class _Part:
             return None
         if not self._measured:
             self._measured = True
-            self._steady = _steady_spectrum(self.samples)
+            self._steady = _steady_spectrum(self._joined_powers())
         return self._steady
+
+    def _joined_powers(self) -> npt.NDArray[Any]:
+        """Return the powers of all long frames, with those in which the next block begins."""
+        parts = [self._blocks[0].powers]
+        for block, following in pairwise(self._blocks):
+            border = (block.samples[-LONG_HOP:], following.samples[:LONG_HOP])
+            parts += [_powers(np.concatenate(border)), following.powers]
+        return np.concatenate(parts)
 
 
 def _clean(block: Samples, before: _Part | None, after: _Part | None) -> CleanedBlock:
@@ -215,9 +233,12 @@ def _are_even(energies: Samples) -> bool:
     return bool(np.partition(energies, count)[count] >= MIN_GATE * energies.mean() > 0)
 
 
-def _steady_spectrum(samples: Samples) -> Spectrum | None:
-    """Return the steady power of each bin of a long frame; None if it is not most of the power."""
-    powers = _powers(samples)
+def _steady_spectrum(powers: npt.NDArray[Any]) -> Spectrum | None:
+    """Return the steady power of each bin; None if it is not most of the power.
+
+    Args:
+        powers: of long frames, at least one; shape (n_frames, n_bins).
+    """
     mean = powers.mean(axis=0)
     # Most of the power of speech is in the lowest bins. Where their power varies, as a rule, the
     # other bins are not needed.
@@ -232,6 +253,8 @@ def _steady_spectrum(samples: Samples) -> Spectrum | None:
 
 def _powers(samples: Samples) -> npt.NDArray[Any]:
     """Return the power of each bin of each long frame, shape (n_frames, n_bins)."""
+    if len(samples) < LONG_FRAME:
+        return NO_POWERS
     frames = np.lib.stride_tricks.sliding_window_view(samples, LONG_FRAME)[::LONG_HOP]
     powers = []
     for start in range(0, len(frames), FRAMES_AT_ONCE):
