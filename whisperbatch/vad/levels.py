@@ -53,7 +53,6 @@ CLEAR_SPEECH: Final = 0.5  # VAD frames with this probability or more certainly 
 MIN_CLEAR_SPEECH: Final = 2 * SAMPLING_RATE  # samples; with less, probabilities are not raised
 SHIFT_SHARE: Final = 0.75  # the part of the difference to the target that is added
 MAX_SHIFT: Final = 3.0  # the largest addition, as a logit
-HALF: Final = 0.5
 
 
 def reblock(blocks: Iterable[Samples]) -> Iterator[Samples]:
@@ -245,9 +244,10 @@ def quantile_of(values: npt.NDArray[np.float32], quantile: float) -> np.floating
     """
     lower, upper, share = around_quantile(values, quantile)
     difference = upper - lower
-    result: np.floating[Any]
     # from the nearer value: rounding never leads beyond it
-    result = lower + difference * share if share < HALF else upper - difference * (1 - share)
+    is_lower = share < 0.5  # noqa: PLR2004 - half
+    result: np.floating[Any]
+    result = lower + difference * share if is_lower else upper - difference * (1 - share)
     return result
 
 

@@ -50,7 +50,9 @@ MIN_STEADY: Final = 0.6
 # Long frames in one Fourier transform: the arrays take 131 KB. With all 31 frames of a part in one
 # transform, the system must map 1.3 MB each time, which takes twice as long as the transform.
 FRAMES_AT_ONCE: Final = 8
-FIRST_BINS: Final = 512  # below 2 kHz; these alone show that 130 of 132 parts are not steady
+# Bins below 2 kHz. In 20 minutes of clean speech they alone show for 130 of 132 parts that no
+# steady sound is most of the power.
+FIRST_BINS: Final = 512
 ROUNDING: Final = 1e-3  # of a share of the power; float32 sums are exact to about 1e-6
 # Lowest quarter of the total powers, in units of their mean: with less, no sound can be that
 # steady, and the spectra are not computed.
@@ -240,7 +242,7 @@ def _steady_spectrum(powers: npt.NDArray[Any]) -> Spectrum | None:
         powers: of long frames, at least one; shape (n_frames, n_bins).
     """
     mean = powers.mean(axis=0)
-    # Most of the power of speech is in the lowest bins. Where their power varies, as a rule, the
+    # Most of the power of speech is in the lowest bins. If it varies there, the quantiles of the
     # other bins are not needed.
     lowest = _steady_power(powers[:, :FIRST_BINS], mean[:FIRST_BINS])
     most = lowest.sum() + mean[FIRST_BINS:].sum(dtype=np.float64)  # nothing else can be steadier
