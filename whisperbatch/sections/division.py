@@ -329,7 +329,7 @@ class SoundMeasure:
             yield block
 
     def _add(self, block: SpeechFrames) -> None:
-        starts = range(0, len(block.samples), self._hop)
+        starts = np.arange(0, len(block.samples), self._hop)
         squares = np.add.reduceat(np.square(block.samples), starts)
         loud = np.count_nonzero(squares >= self._hop * 10 ** (MIN_LEVEL / 10))
         speech = np.count_nonzero(block.probabilities >= self._vad_onset)
