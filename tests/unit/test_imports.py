@@ -36,7 +36,9 @@ ALLOWED: Final = {
         "vad",
     },
     "vad": {"dependencies", "errors", "files", "options", "protocols", "runtimes", "types"},
-    "sections": {"audio", "chunking", "options", "prefetch", "protocols", "types", "vad"},
+    "sections": {
+        *("audio", "chunking", "options", "prefetch", "protocols", "runtimes", "types", "vad")
+    },
     "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},
     "diarization": {

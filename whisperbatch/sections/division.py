@@ -36,6 +36,7 @@ from whisperbatch.chunking.spans import cut_costs
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave
 from whisperbatch.protocols import Vad
+from whisperbatch.runtimes.malloc import return_free_memory
 from whisperbatch.sections.tape import Part, Tape
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -455,6 +456,7 @@ def _in_order(sources: Iterable[Iterator[Chunk]], readers: Readers | None) -> It
 def _with_place(chunks: Iterator[Chunk], readers: Readers) -> Iterator[Chunk]:
     with readers.place():
         yield from chunks
+    return_free_memory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def test_quantile_is_that_of_numpy(count: int, quantile: float) -> None:
 def test_the_lowest_bins_alone_never_decide_otherwise_than_all(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = with_sound(syllables(8.0), (STEADY | UNSTEADY)[name], 15).astype(np.float32)
+    sound = with_sound(syllables(8.0), {**STEADY, **UNSTEADY}[name], 15).astype(np.float32)
     quick = [block.cleaned for block in remove_steady_sound(reblock([sound]))]
     monkeypatch.setattr(steady_sound, "FIRST_BINS", LONG_FRAME // 2)
     for found, block in zip(quick, remove_steady_sound(reblock([sound])), strict=True):
