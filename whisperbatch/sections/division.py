@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from whisperbatch.audio.clips import Clip, clips, min_clip
 from whisperbatch.chunking.merge import chunks
-from whisperbatch.chunking.spans import cut_costs
+from whisperbatch.chunking.spans import cut_costs, frame_energies
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave
 from whisperbatch.protocols import Vad
@@ -330,8 +330,7 @@ class SoundMeasure:
             yield block
 
     def _add(self, block: SpeechFrames) -> None:
-        starts = np.arange(0, len(block.samples), self._hop)
-        squares = np.add.reduceat(np.square(block.samples), starts)
+        squares = frame_energies(block.samples, len(block.probabilities), self._hop)
         loud = np.count_nonzero(squares >= self._hop * 10 ** (MIN_LEVEL / 10))
         speech = np.count_nonzero(block.probabilities >= self._vad_onset)
         known, length = self.sound, len(block.samples)
