@@ -2,19 +2,17 @@
 
     this process, Subprocess.items           the other process, serve
     name of a function, arguments  ───────►  calls the generator function
-    next of the inputs             ◄───────  needs an input
-    the input                      ───────►
-    yields the item                ◄───────  an item
-    the next is requested          ───────►
-    the end, or raises the error   ◄───────  the end, or an error
+    an input                       ───────►  runs the generator until it needs another input
+    yields the items               ◄───────  the items
+    the next input                 ───────►  runs the generator until it ends
+    yields the items, and ends     ◄───────  the items, and the end or an error
 
 The other process is a new Python interpreter (`sys.executable`): it is no fork of this process, and
-does not import the program of the user. Both talk through two pipes. The other process goes on only
-when an item is requested, as a generator does, or up to `ahead` items earlier. Log records of
-whisperbatch come between the answers, and are logged here.
+does not import the program of the user. Both talk through two pipes. Log records of whisperbatch
+come between the answers, and are logged here.
 
 The other process ignores Ctrl-C, which would reach all processes of a terminal. It ends when this
-process closes the pipe or ends, also by SIGKILL: its pipes then end.
+process closes the pipe or ends, also by SIGKILL: its pipe then ends.
 """
 
 import logging
@@ -30,6 +28,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from io import FileIO
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
 from whisperbatch.boundary import as_error
@@ -82,16 +81,16 @@ def check_interpreter(option: str) -> None:
         )
 
 
-# What a message means
-CALL: Final = "a generator is to run"
-NEXT: Final = "another item is requested"
-INPUT: Final = "an input is needed, or is given"
+# Messages to the other process
+CALL: Final = "call a function"
+INPUT: Final = "an input"
 NO_INPUT: Final = "the inputs have ended"
 STOP: Final = "no further item is needed"
-ITEM: Final = "an item"
+# Messages from the other process
+ITEMS: Final = "the items after an input"
+END: Final = "the last items"
+ERROR: Final = "the last items, and an error"
 LOG: Final = "a log record"
-END: Final = "the generator has ended"
-ERROR: Final = "the generator has raised an error"
 
 
 class _BrokenError(BaseException):
@@ -126,7 +125,7 @@ class _Pipes:
         """
         buffers: list[pickle.PickleBuffer] = []
         content = pickle.dumps((kind, value), protocol=5, buffer_callback=buffers.append)
-        parts = [content, *(buffer.raw() for buffer in buffers)]
+        parts: list[Any] = [content, *(buffer.raw() for buffer in buffers)]
         sizes = struct.pack(f"<{1 + len(parts)}Q", len(buffers), *map(len, parts))
         pieces = [sizes, *(piece for part in parts for piece in (part, _padding(len(part))))]
         rest = memoryview(b"".join((WORD.pack(sum(map(len, pieces))), *pieces)))
@@ -232,8 +231,9 @@ class Subprocess:
         Args:
             function: "module:name". Gets the iterator of the inputs, then the arguments.
             arguments: can be pickled.
-            inputs: can be pickled. An input is taken when the function needs it.
-            ahead: number of items that are computed before they are requested.
+            inputs: can be pickled. An input is taken when the items of the inputs before are
+                yielded.
+            ahead: number of inputs that are taken earlier, so that the process need not wait.
 
         Raises:
             WhisperBatchError: as the function raised it; an InternalError for other exceptions.
@@ -241,22 +241,21 @@ class Subprocess:
             ClosedError: the process was ended here.
             Exception: as `inputs` raised it.
         """
-        source = iter(inputs)
+        messages = chain(((INPUT, each) for each in inputs), repeat((NO_INPUT, None)))
         level = logging.getLogger(LOGGER).getEffectiveLevel()
         self._is_running = True
         try:
-            self._pipes.send(CALL, (function, arguments, level, ahead))
-            while True:
-                kind, value = self._answer()
-                if kind == INPUT:
-                    self._pipes.send(*_given(source))
-                elif kind == ITEM:
-                    yield value
-                    self._pipes.send(NEXT)
-                else:
-                    self._is_running = False
-                    if kind == ERROR:
-                        raise value
+            self._pipes.send(CALL, (function, arguments, level))
+            for message in islice(messages, ahead):
+                self._pipes.send(*message)
+            for message in messages:
+                self._pipes.send(*message)
+                kind, (items, error) = self._answer()
+                self._is_running = kind == ITEMS
+                yield from items
+                if error:
+                    raise error
+                if not self._is_running:
                     return
         except _BrokenError:
             raise self._death(function) from None
@@ -279,7 +278,7 @@ class Subprocess:
         with suppress(_BrokenError):
             if self._is_running and self.is_usable:
                 self._pipes.send(STOP)
-                while self._answer()[0] not in (END, ERROR):
+                while self._answer()[0] == ITEMS:
                     pass
             self._is_running = False
         if self._is_running or not self.is_usable:
@@ -313,12 +312,6 @@ class Subprocess:
             f"a process that reads recordings ({what}) {status}; without `reader_processes`, this "
             "program reads them"
         )
-
-
-def _given(inputs: Iterator[object]) -> tuple[str, object]:
-    for item in inputs:
-        return INPUT, item
-    return NO_INPUT, None
 
 
 class Subprocesses:
@@ -439,54 +432,42 @@ def serve() -> None:
     with suppress(_BrokenError):
         while True:
             kind, value = pipes.receive()
-            if kind == CALL:  # otherwise the answer to items that were computed ahead
-                function, arguments, level, ahead = value
+            if kind == CALL:  # otherwise an input that came after the end
+                function, arguments, level = value
                 logger.setLevel(level)
-                pipes.send(*_Call(pipes, ahead).run(function, arguments))
+                _Call(pipes).run(function, arguments)
     os._exit(0)  # also if a thread of a library goes on
 
 
 class _Call:
-    """A generator that runs for the other process.
+    """A generator that runs for the other process."""
 
-    Args:
-        pipes: to the other process.
-        ahead: number of items that are computed before they are requested.
-    """
-
-    def __init__(self, pipes: _Pipes, ahead: int) -> None:
+    def __init__(self, pipes: _Pipes) -> None:
         self._pipes = pipes
-        self._requested = 1 + ahead  # items that were not sent
+        self._items: list[object] = []  # that were not sent
 
-    def run(self, function: str, arguments: tuple[object, ...]) -> tuple[str, object]:
-        """Send the items, and return the end."""
+    def run(self, function: str, arguments: tuple[object, ...]) -> None:
+        """Send the items, and the end."""
         module, _, name = function.partition(":")
+        error = None
         try:
             make: Callable[..., Generator[object, None, None]]
             make = getattr(import_module(module), name)
             with closing(make(self._inputs(), *arguments)) as items:
-                for item in items:
-                    self._pipes.send(ITEM, item)
-                    self._requested -= 1
-                    while not self._requested:
-                        self._wait()
+                self._items.extend(items)
         except _StoppedError:
-            return END, None
-        except Exception as error:  # noqa: BLE001 - the other process raises it
-            return ERROR, as_error(error, None)
-        return END, None
+            pass
+        except Exception as raised:  # noqa: BLE001 - the other process raises it
+            error = as_error(raised, None)
+        self._pipes.send(ERROR if error else END, (self._items, error))
 
     def _inputs(self) -> Iterator[object]:
-        self._pipes.send(INPUT)
-        while (message := self._wait())[0] != NO_INPUT:
-            if message[0] == INPUT:
-                yield message[1]
-                self._pipes.send(INPUT)
-
-    def _wait(self) -> tuple[str, object]:
-        """Wait for a message, and count the items that are requested."""
-        kind, value = self._pipes.receive()
-        if kind == STOP:
-            raise _StoppedError
-        self._requested += kind == NEXT
-        return kind, value
+        while True:
+            kind, value = self._pipes.receive()
+            if kind == STOP:
+                raise _StoppedError
+            if kind == NO_INPUT:
+                return
+            yield value
+            self._pipes.send(ITEMS, (self._items, None))
+            self._items.clear()

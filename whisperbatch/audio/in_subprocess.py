@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, TypeAlias
 
 from whisperbatch.audio.media import MediaDecoder
@@ -65,7 +66,7 @@ class FileDecoding:
             chosen = options.track, options.channel, options.separates_channels
             path = os.path.abspath(self.file)  # noqa: PTH100 - a Path would change the name
             arguments = (self.name, path, *chosen, self.start, self.position)
-            for block, added in process.items(TASK, arguments, ahead=AHEAD):
+            for block, added in process.items(TASK, arguments, repeat(None), ahead=AHEAD):
                 for notice in added:
                     self.notices.add(*notice)
                 if block is not None:
@@ -90,7 +91,7 @@ class _Collected(Notices):
 
 
 def decoding(
-    _: Iterator[object],
+    requests: Iterator[object],
     name: str,
     path: str,
     track: int,
@@ -99,7 +100,7 @@ def decoding(
     start: int,
     position: int,
 ) -> Generator[tuple[Samples | None, list[Added]], None, None]:
-    """Decode a file in the other process; yield each block with the new notices.
+    """Decode a file in the other process; yield a block, with the new notices, for each request.
 
     Raises:
         AudioError: the recording cannot be read.
@@ -114,6 +115,6 @@ def decoding(
     with boundary(name), closing(MediaDecoder(name, path, options, notices, start)) as decoder:
         if decoder.position != position:
             raise AudioError("has changed since it was opened; open it again", source=name)
-        for block in decoder.blocks():
+        for _, block in zip(requests, decoder.blocks(), strict=False):
             yield block, notices.take()
         yield None, notices.take()

@@ -51,7 +51,7 @@ class SubprocessVad:
                 return
             held: deque[Samples] = deque()
             for length, probabilities, cleaned in process.items(
-                TASK, inputs=_held(reblock(blocks), held), ahead=1
+                TASK, inputs=_held(reblock(blocks), held)
             ):
                 yield SpeechFrames(_take(held, length), probabilities, cleaned)
 
