@@ -18,6 +18,7 @@ process closes the pipe or ends, also by SIGKILL: its pipe then ends.
 import logging
 import os
 import pickle
+import select
 import signal
 import struct
 import subprocess
@@ -33,7 +34,7 @@ from typing import Any, Final
 
 from whisperbatch.boundary import as_error
 from whisperbatch.errors import ClosedError, EngineError, OptionError
-from whisperbatch.threads import reset_after_fork, stop_at_exit
+from whisperbatch.threads import in_background, reset_after_fork, stop_at_exit
 
 PIPE_SIZE: Final = 2**18  # bytes that wait in a pipe: 4 s of audio
 KILL_TIMEOUT: Final = 5.0  # seconds until a process that was killed has ended
@@ -423,6 +424,8 @@ def serve() -> None:
     """Run generators until the process that started this process closes the pipe, or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipes = _Pipes(FileIO(os.dup(0), "rb"), FileIO(os.dup(1), "wb"))
+    if hasattr(select, "poll"):  # not on Windows
+        in_background(_exit_with_parent(os.dup(0)), "whisperbatch-parent")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing if sys.stderr is None else 2, 1)  # what libraries print
@@ -437,6 +440,18 @@ def serve() -> None:
                 logger.setLevel(level)
                 _Call(pipes).run(function, arguments)
     os._exit(0)  # also if a thread of a library goes on
+
+
+def _exit_with_parent(pipe: int) -> Callable[[], None]:
+    """Return a function that ends this process, also during a call, when the pipe is closed."""
+
+    def wait() -> None:
+        hang_ups = select.poll()
+        hang_ups.register(pipe, 0)
+        hang_ups.poll()
+        os._exit(0)
+
+    return wait
 
 
 class _Call:

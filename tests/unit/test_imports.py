@@ -32,10 +32,14 @@ ALLOWED: Final = {
     "apart": {"errors", "threads"},
     "prefetch": {"errors", "threads"},
     "audio": {
-        *("addresses", "apart", "boundary", "errors", "options", "text", "threads", "types"),
-        "vad",
+        *("addresses", "apart", "boundary", "errors", "options", "subprocesses", "text"),
+        *("threads", "types", "vad"),
     },
-    "vad": {"dependencies", "errors", "files", "options", "protocols", "runtimes", "types"},
+    "subprocesses": {"boundary", "errors", "threads"},
+    "vad": {
+        *("dependencies", "errors", "files", "options", "protocols", "runtimes", "subprocesses"),
+        "types",
+    },
     "sections": {"audio", "chunking", "options", "prefetch", "protocols", "types", "vad"},
     "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},
@@ -72,7 +76,7 @@ ALLOWED: Final = {
     "pipeline_run": {
         *("apart", "audio", "boundary", "decoding", "diarization", "errors", "features"),
         *("language", "options", "prefetch", "recording", "runtimes", "scheduling"),
-        *("second_opinion", "sections", "segmentation", "types", "vad"),
+        *("second_opinion", "sections", "segmentation", "subprocesses", "types", "vad"),
     },
     "streams": {"apart", "errors", "pipeline_run", "progress", "recording", "text", "types"},
     "submissions": {
@@ -95,7 +99,7 @@ ALLOWED: Final = {
             "progress",
             "protocols",
         ),
-        *("scheduling", "streams", "submissions", "text", "threads", "types"),
+        *("scheduling", "streams", "submissions", "subprocesses", "text", "threads", "types"),
     },
     "api": {
         *(

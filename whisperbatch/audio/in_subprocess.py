@@ -90,7 +90,7 @@ class _Collected(Notices):
         return added
 
 
-def decoding(
+def decoding(  # noqa: PLR0917 - the arguments of a message
     requests: Iterator[object],
     name: str,
     path: str,

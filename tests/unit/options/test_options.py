@@ -74,6 +74,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "task": ("summarize", None),
     "batch_size": (0, 1.5, True, "8", 1025, 10**30),
     "readers": (0, -1, 2.0, True, "4", 65),
+    "reader_processes": (1, None, "yes"),
     "beam_size": (0, -1, 2.0, 33),
     "patience": (0, -1, 11),
     "length_penalty": (float("nan"), "1"),
@@ -158,7 +159,7 @@ def test_keys_of_finished_outputs_do_not_change() -> None:
         initial_prompt="Ann",
     )
     assert digest("model", options, ["x"]) == "12a43ffd3b3446f5924b677de6973d3b"
-    assert digest("model", replace(options, batch_size=3, readers=2), ["x"]) == digest(
+    assert digest("model", replace(options, batch_size=3, readers=2, reader_processes=True), ["x"]) == digest(
         "model", options, ["x"]
     )
 
