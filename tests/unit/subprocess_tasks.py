@@ -5,10 +5,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from whisperbatch.errors import AudioError
+from whisperbatch.types import Samples, SpeechFrames
+from whisperbatch.vad.in_subprocess import Found
+from whisperbatch.vad.levels import reblock
 
 
 def doubled(inputs: Iterator[Any], note: str = "") -> Generator[Any, None, None]:
@@ -77,3 +83,27 @@ def ended(_: Iterator[Any], how: str) -> Generator[Any, None, None]:
 def unpicklable(_: Iterator[Any]) -> Generator[Any, None, None]:
     """Yield what cannot be sent."""
     yield lambda: None
+
+
+class OddVad:
+    """A Vad that holds blocks, yields other sizes, and cleans some blocks."""
+
+    hop = 512
+
+    def __call__(self, blocks: Iterable[Samples]) -> Iterator[SpeechFrames]:
+        """See `protocols.Vad`."""
+        for number, block in enumerate(reblock(blocks)):
+            parts = (block[:1024], block[1024:]) if number % 3 == 1 else (block,)
+            for samples in parts:
+                if len(samples):
+                    yield self._frames(samples, number)
+
+    def _frames(self, samples: Samples, number: int) -> SpeechFrames:
+        levels = np.add.reduceat(np.abs(samples), range(0, len(samples), self.hop))
+        return SpeechFrames(samples, levels, samples * np.float32(0.5) if number % 2 else None)
+
+
+def odd_detection(batches: Iterator[list[Samples]]) -> Generator[Found, None, None]:
+    """Yield what `OddVad` finds."""
+    for frames in OddVad()(chain.from_iterable(batches)):
+        yield len(frames.samples), frames.probabilities, frames.cleaned

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Final, TypeAlias
 
 from whisperbatch.audio.media import MediaDecoder
@@ -14,7 +14,8 @@ from whisperbatch.options import Channel, Options
 from whisperbatch.subprocesses import Subprocesses
 from whisperbatch.types import NoticeKind, Notices, Samples
 
-AHEAD: Final = 8  # blocks of at most 1 s
+BATCH: Final = 4  # blocks of at most 1 s in a message
+AHEAD: Final = 2  # messages
 TASK: Final = f"{__name__}:decoding"
 
 Added: TypeAlias = tuple[NoticeKind, float, float, str]
@@ -66,11 +67,10 @@ class FileDecoding:
             chosen = options.track, options.channel, options.separates_channels
             path = os.path.abspath(self.file)  # noqa: PTH100 - a Path would change the name
             arguments = (self.name, path, *chosen, self.start, self.position)
-            for block, added in process.items(TASK, arguments, repeat(None), ahead=AHEAD):
+            for batch, added in process.items(TASK, arguments, repeat(None), ahead=AHEAD):
                 for notice in added:
                     self.notices.add(*notice)
-                if block is not None:
-                    yield block
+                yield from batch
 
 
 class _Collected(Notices):
@@ -99,8 +99,8 @@ def decoding(  # noqa: PLR0917 - the arguments of a message
     separate: bool,
     start: int,
     position: int,
-) -> Generator[tuple[Samples | None, list[Added]], None, None]:
-    """Decode a file in the other process; yield a block, with the new notices, for each request.
+) -> Generator[tuple[list[Samples], list[Added]], None, None]:
+    """Decode a file in the other process; yield blocks, with the new notices, for each request.
 
     Raises:
         AudioError: the recording cannot be read.
@@ -115,6 +115,9 @@ def decoding(  # noqa: PLR0917 - the arguments of a message
     with boundary(name), closing(MediaDecoder(name, path, options, notices, start)) as decoder:
         if decoder.position != position:
             raise AudioError("has changed since it was opened; open it again", source=name)
-        for _, block in zip(requests, decoder.blocks(), strict=False):
-            yield block, notices.take()
-        yield None, notices.take()
+        blocks = decoder.blocks()
+        for _ in requests:
+            batch = list(islice(blocks, BATCH))
+            yield batch, notices.take()
+            if len(batch) < BATCH:
+                return

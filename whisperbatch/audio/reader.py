@@ -357,7 +357,7 @@ def _open_media(name: str, source: object, options: Options, span: Span) -> Audi
     decoder = MediaDecoder(name, file, options, notices, span.start, choose=choose)
     chosen = replace(options, track=decoder.track)
     decoding = None
-    if isinstance(file, str) and regular_file(file):
+    if isinstance(file, str) and regular_file(file) and not decoder.is_pcm:
         place = (span.start, decoder.position)
         decoding = FileDecoding(name, file, chosen, *place, notices, decoder.close)
     return AudioReader(

@@ -4,8 +4,10 @@ The samples go to the other process, and only the probabilities come back, with 
 steady sound where there is much of it.
 """
 
+import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,6 +23,8 @@ from whisperbatch.vad.levels import reblock
 Found: TypeAlias = tuple[int, npt.NDArray[np.float32], Samples | None]
 """The number of samples of a block, its probabilities, and its samples without steady sound."""
 
+BATCH: Final = 4  # blocks of 2 s, of the 8 that a section may read too much (`VAD_MARGIN`)
+PATIENCE: Final = 0.05  # seconds; a file gives a block in less
 TASK: Final = f"{__name__}:speech_detection"
 
 
@@ -51,7 +55,7 @@ class SubprocessVad:
                 return
             held: deque[Samples] = deque()
             for length, probabilities, cleaned in process.items(
-                TASK, inputs=_held(reblock(blocks), held)
+                TASK, inputs=batches(_held(reblock(blocks), held))
             ):
                 yield SpeechFrames(_take(held, length), probabilities, cleaned)
 
@@ -60,6 +64,21 @@ def _held(blocks: Iterable[Samples], held: deque[Samples]) -> Iterator[Samples]:
     for block in blocks:
         held.append(block)
         yield block
+
+
+def batches(blocks: Iterable[Samples]) -> Iterator[list[Samples]]:
+    """Yield blocks in lists of up to `BATCH`; a block that comes slowly ends its list."""
+    batch: list[Samples] = []
+    requested = time.monotonic()
+    for block in blocks:
+        batch.append(block)
+        now = time.monotonic()
+        if len(batch) == BATCH or now - requested > PATIENCE:
+            yield batch
+            batch, now = [], time.monotonic()
+        requested = now
+    if batch:
+        yield batch
 
 
 def _take(held: deque[Samples], length: int) -> Samples:
@@ -74,7 +93,7 @@ def _take(held: deque[Samples], length: int) -> Samples:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def speech_detection(blocks: Iterator[Samples]) -> Generator[Found, None, None]:
+def speech_detection(batches: Iterator[list[Samples]]) -> Generator[Found, None, None]:
     """Yield what the Vad finds, in the other process."""
-    for frames in open_vad(Options())(blocks):
+    for frames in open_vad(Options())(chain.from_iterable(batches)):
         yield len(frames.samples), frames.probabilities, frames.cleaned

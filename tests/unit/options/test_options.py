@@ -159,9 +159,9 @@ def test_keys_of_finished_outputs_do_not_change() -> None:
         initial_prompt="Ann",
     )
     assert digest("model", options, ["x"]) == "12a43ffd3b3446f5924b677de6973d3b"
-    assert digest("model", replace(options, batch_size=3, readers=2, reader_processes=True), ["x"]) == digest(
-        "model", options, ["x"]
-    )
+    assert digest(
+        "model", replace(options, batch_size=3, readers=2, reader_processes=True), ["x"]
+    ) == digest("model", options, ["x"])
 
 
 def test_a_new_option_changes_no_key_until_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
