@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -107,3 +108,24 @@ def odd_detection(batches: Iterator[list[Samples]]) -> Generator[Found, None, No
     """Yield what `OddVad` finds."""
     for frames in OddVad()(chain.from_iterable(batches)):
         yield len(frames.samples), frames.probabilities, frames.cleaned
+
+
+def loud_detection(batches: Iterator[list[Samples]]) -> Generator[Found, None, None]:
+    """Yield what `LoudVad` finds."""
+    from tests.unit.fakes import LoudVad  # noqa: PLC0415 - takes time
+
+    for frames in LoudVad({0.01: 0.9})(chain.from_iterable(batches)):
+        yield len(frames.samples), frames.probabilities, frames.cleaned
+
+
+def dies_once(inputs: Iterator[Any], *arguments: Any) -> Generator[Any, None, None]:
+    """Die in the first process that comes here, after some work; decode or detect in the others."""
+    from whisperbatch.audio.in_subprocess import decoding  # noqa: PLC0415 - takes time
+
+    task: Any = decoding if arguments else loud_detection
+    for number, item in enumerate(task(inputs, *arguments)):
+        if number == 2:
+            with suppress(FileExistsError):
+                os.close(os.open(os.environ["DIES"], os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+        yield item

@@ -49,6 +49,11 @@ class SubprocessVad:
         Raises:
             EngineError: a process ended unexpectedly.
         """
+        source = iter(blocks)
+        first = next(source, None)
+        if first is None:  # a section that does not exist needs no process
+            return
+        blocks = chain((first,), source)
         with self._processes.process(TASK, self._most) as process:
             if process is None:
                 yield from self._vad(blocks)

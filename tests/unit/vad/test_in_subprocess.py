@@ -93,6 +93,12 @@ def test_audio_that_comes_slowly_is_not_held(
     assert given == 3
 
 
+def test_no_audio_needs_no_process() -> None:
+    processes = Subprocesses()
+    assert list(SubprocessVad(HERE, processes, 2)(iter(()))) == []
+    assert processes._all == set()
+
+
 def test_batches() -> None:
     blocks = [np.full(1, n, np.float32) for n in range(10)]
     assert [len(batch) for batch in batches(iter(blocks))] == [BATCH, BATCH, 2]
