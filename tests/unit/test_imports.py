@@ -149,7 +149,7 @@ PUBLIC: Final = {
     ),
     *("live", "submissions", "text", "types", "vad", "writers"),
     # of the doctor only
-    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
+    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages", "subprocesses"),
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only
