@@ -15,6 +15,7 @@
 #   make release           build sdist and wheel into dist/, and run the unit tests with them alone
 #   make site              build the pages of docs/ into build/site
 #   make bench             compare the speed with faster-whisper, in under ten minutes
+#   make gpu MINUTES=8     measure this machine's GPU; without a GPU, a simulated one
 #   make rivals            install other Whisper programs into .venv-rivals, to compare with
 #   make diarizers         install other diarizers and their measures into .venv-diarizers
 #
@@ -38,6 +39,7 @@ OLDEST := .venv-oldest
 CLIENTS ?=
 BESIDE := whisperx transformers pyannote.audio openai-whisper
 NEWEST ?=
+MINUTES ?= 8
 DURATIONS ?= 15
 PYTEST = HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --durations=$(DURATIONS)
 # Two processes, each on half of the cores (conftest.py). A test file runs in one of them, so that
@@ -46,7 +48,7 @@ PARALLEL := -n 2 --dist loadfile
 INSTALLED := not kaldi and not torch and not ray and not slow
 SPEECH := en es fr it ru demo music librivox
 
-.PHONY: demo test check test-all browser fuzz oldest newest beside release site clients lint declarations bench rivals diarizers clean
+.PHONY: demo test check test-all browser fuzz oldest newest beside release site clients lint declarations bench gpu rivals diarizers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -126,6 +128,12 @@ bench: $(VENV)/.speech
 	@echo "Other benchmarks, each a program: $(BIN)/python -m benchmarks.NAME"
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
 		printf '  %-16s %s\n' "$$(basename $$file .py)" "$$(sed -n '1s/^"""//p' $$file)"; done
+
+# The most important first; the table is in build/gpu.md. A machine without network:
+#   .venv/bin/python -m benchmarks.gpu --pack FOLDER           here
+#   python3 -m benchmarks.gpu --wheels FOLDER --minutes 8      there
+gpu: $(VENV)/.speech
+	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.gpu --minutes $(MINUTES)
 
 # A separate environment: the versions that these programs require must not change the tests'.
 rivals: $(RIVALS)/.rivals

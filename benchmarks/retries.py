@@ -36,6 +36,7 @@ import whisperbatch as wb
 from benchmarks import corpora, scoring
 from benchmarks.arguments import add_recordings
 from benchmarks.recordings import Recording
+from benchmarks.rivals import NO_RETRIES
 from benchmarks.sounds import at_level, level, pink, rounded
 from whisperbatch.decoding.retries import AuditedRow, Retry
 from whisperbatch.options import OptionKeywords, Options, SearchOptions, resolve
@@ -43,12 +44,7 @@ from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 
 LADDER: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of openai/whisper
 POLICIES: Final[dict[str, OptionKeywords]] = {
-    "no retries": {
-        "compression_ratio_threshold": None,
-        "log_prob_threshold": None,
-        "no_speech_threshold": None,
-        "coverage_threshold": None,
-    },
+    "no retries": NO_RETRIES,
     "default": {},
     "ladder": {"temperature": LADDER},
     "ladder only": {"temperature": LADDER},

@@ -44,6 +44,7 @@ from benchmarks.faster_whisper_files import let_faster_whisper_open_files
 from whisperbatch.engines.model_info import MIN_MULTILINGUAL_VOCABULARY
 from whisperbatch.engines.settings import Device, LoadKeywords
 from whisperbatch.models.registry import find_model
+from whisperbatch.options import OptionKeywords
 
 CPU: Final = "cpu"
 CUDA: Final = "cuda"
@@ -62,13 +63,23 @@ class Setup:
         beam: number of beams.
         device: "cpu" or "cuda".
         batch_size: of the other programs; whisperbatch uses its default.
+        decodes_once: whisperbatch decodes no row again: for random weights, whose texts all fail
+            the audit.
     """
 
     model: str
     beam: int
     device: Device
     batch_size: int
+    decodes_once: bool = False
 
+
+NO_RETRIES: Final[OptionKeywords] = {
+    "compression_ratio_threshold": None,
+    "log_prob_threshold": None,
+    "no_speech_threshold": None,
+    "coverage_threshold": None,
+}
 
 Open: TypeAlias = Callable[[Setup, ExitStack], Run]  # (setup, closes the model)
 
@@ -106,17 +117,17 @@ def _whisperbatch(
     """Open whisperbatch, which streams one file, or fills batches from several files."""
     keywords = {**keywords, "device": setup.device}
     asr = stack.enter_context(wb.load(setup.model, **keywords))
-    beam = setup.beam
+    options: OptionKeywords = {"language": "en", "beam_size": setup.beam, "diarize": diarize}
+    if setup.decodes_once:
+        options |= NO_RETRIES
 
     def run(paths: list[str], on_segment: OnSegment) -> None:
         if len(paths) == 1:
-            with asr.stream(paths[0], language="en", beam_size=beam, diarize=diarize) as segments:
+            with asr.stream(paths[0], **options) as segments:
                 for segment in segments:
                     on_segment(segment.text)
             return
-        for transcript in asr.transcribe_many(
-            paths, language="en", beam_size=beam, diarize=diarize
-        ):
+        for transcript in asr.transcribe_many(paths, **options):
             on_segment(transcript.text)
 
     return run

@@ -33,7 +33,6 @@ import whisperbatch as wb
 from benchmarks import corpora
 from benchmarks.arguments import add_recordings
 from whisperbatch.audio.reader import AudioReader
-from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 from whisperbatch.types import SAMPLING_RATE
 
@@ -91,19 +90,12 @@ def fill(batch_size: int, hours: float) -> str:
     """
     from tests.unit.fakes import FakeEngine, noise  # noqa: PLC0415 - only for this part
 
-    class SlowEngine(FakeEngine):
-        def decode(
-            self, encoded: Encoded, requests: Sequence[DecodeRequest], options: SearchOptions
-        ) -> list[Decoded]:
-            time.sleep(0.06 * len(requests))
-            return super().decode(encoded, requests, options)
-
     random, clips, position = Random(0), [], 0.0  # noqa: S311 - a measurement
     while position < hours * 3600 - 60:
         length = random.uniform(2, 29)
         clips.append((position, position + length))
         position += length + random.uniform(2, 20)
-    engine = SlowEngine()
+    engine = FakeEngine(delay={"decode": lambda rows: 0.06 * rows})
     with wb.Transcriber(engine) as asr:
         asr.transcribe(
             repeated(noise(60), hours * 3600),

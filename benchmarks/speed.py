@@ -22,12 +22,10 @@ installs all of them in .venv-rivals; then run .venv-rivals/bin/python -m benchm
 
 import argparse
 import json
-import platform
 import statistics
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,13 +33,8 @@ from typing import Any
 from benchmarks import corpora, plots, recordings, rivals, scoring, timing
 from benchmarks.arguments import add_recordings
 from benchmarks.recordings import SAMPLING_RATE
-from whisperbatch.runtimes.machine import available_cpus
+from benchmarks.versions import about
 
-PACKAGES = (
-    *("whisperbatch", "faster-whisper", "ctranslate2", "openvino", "onnxruntime"),
-    *("numpy", "av"),
-    *("openai-whisper", "transformers", "torch", "pywhispercpp"),
-)
 CLIP = 5.0  # seconds, length of each file of --files
 
 
@@ -131,17 +124,6 @@ def compare(options: argparse.Namespace, work: Work) -> list[dict[str, Any]]:
                 flush=True,
             )
     return rows
-
-
-def about() -> dict[str, Any]:
-    """Return a description of the machine and the versions of the packages."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {"machine": platform.machine(), "cores": available_cpus(), "versions": versions}
 
 
 def arguments() -> argparse.Namespace:

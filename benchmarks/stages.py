@@ -13,15 +13,10 @@ data, whichever is longer. The limits assume that the library multiplies in bflo
 """
 
 import argparse
-import functools
 import os
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +24,7 @@ import numpy as np
 
 import whisperbatch as wb
 from benchmarks import corpora, recordings
+from benchmarks.stage_times import timed_methods
 from whisperbatch.engines.alignment import DecodingTrace
 from whisperbatch.engines.onnx.decoder import Decoder
 from whisperbatch.engines.onnx.decoder_layers import DecoderLayers, DecoderSessions
@@ -40,16 +36,6 @@ from whisperbatch.vad.silero import SileroVad
 
 ROUNDS: Final = 12  # repetitions; the fastest counts
 GIGA: Final = 1e9
-
-
-@dataclass
-class StageTime:
-    """The time of all calls of a stage, and its lower limit, in seconds."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    cpu: float = 0.0
-    limit: float = 0.0
 
 
 def rate(precision: str) -> float:
@@ -135,53 +121,6 @@ class Limits:
         size = self._vocabulary * self._layout.d_model
         rows = float(hidden.size // self._layout.d_model)
         return max(rows * 2 * size / self._bf16, size / self._bytes)
-
-
-@contextmanager
-def timed_methods(stages: list[tuple[str, Any, str, Callable[..., float] | None]]) -> Iterator[Any]:
-    """Measure methods, each given as (stage, class, method name, limit of a call)."""
-    times: dict[str, StageTime] = defaultdict(StageTime)
-    originals = [(owner, name, getattr(owner, name)) for _, owner, name, _ in stages]
-    for stage, owner, name, limit in stages:
-        setattr(owner, name, _timed(getattr(owner, name), times, stage, limit))
-    try:
-        yield times
-    finally:
-        for owner, name, method in originals:
-            setattr(owner, name, method)
-
-
-def _timed(
-    method: Callable[..., Any],
-    times: dict[str, StageTime],
-    stage: str,
-    limit: Callable[..., float] | None,
-) -> Callable[..., Any]:
-    def add(started: float, cpu: float) -> None:
-        times[stage].seconds += time.perf_counter() - started
-        times[stage].cpu += time.thread_time() - cpu
-
-    @functools.wraps(method)
-    def timed(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - any method
-        times[stage].calls += 1
-        if limit:
-            times[stage].limit += limit(*arguments)
-        started, cpu = time.perf_counter(), time.thread_time()
-        result = method(*arguments, **keywords)
-        add(started, cpu)
-        return _timed_items(result, add) if stage == "reading and VAD" else result
-
-    return timed
-
-
-def _timed_items(items: Iterator[Any], add: Callable[[float, float], None]) -> Iterator[Any]:
-    while True:
-        started, cpu = time.perf_counter(), time.thread_time()
-        item = next(items, None)
-        add(started, cpu)
-        if item is None:
-            return
-        yield item
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
+from typing_extensions import NotRequired
 
 from benchmarks import recordings, rivals
 from whisperbatch.engines.settings import Device
@@ -31,6 +32,7 @@ class Task(TypedDict):
     device: Device
     batch_size: int
     paths: list[str]
+    decodes_once: NotRequired[bool]
 
 
 class Figures(TypedDict):
@@ -57,7 +59,10 @@ def measure(task: Task) -> Figures:
     """Run a task in this process and return its measurements."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
-        setup = rivals.Setup(task["model"], task["beam"], task["device"], task["batch_size"])
+        setup = rivals.Setup(
+            *(task["model"], task["beam"], task["device"], task["batch_size"]),
+            decodes_once=task.get("decodes_once", False),
+        )
         run = rivals.SYSTEMS[task["system"]].open(setup, stack)
         loaded = time.perf_counter() - started
         silence = recordings.Recording("silence", np.zeros(recordings.SAMPLING_RATE, np.int16), ())

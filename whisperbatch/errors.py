@@ -120,6 +120,17 @@ class EngineError(WhisperBatchError):
     """The inference engine failed; the original error is chained."""
 
 
+class BrokenDeviceError(EngineError):
+    """A GPU failed so that no further call can use it in this process. To users, an EngineError.
+
+    Attributes:
+        has_others: whether the engine has other GPUs that work. Calls of threads that have not used
+            this GPU then succeed.
+    """
+
+    has_others: bool = False
+
+
 class InternalError(WhisperBatchError):
     """An unexpected exception, which is chained: a bug in whisperbatch. Please report it.
 

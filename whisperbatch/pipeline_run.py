@@ -56,6 +56,7 @@ from whisperbatch.language.detection import (
 )
 from whisperbatch.options import Options, checks, plain
 from whisperbatch.prefetch import interleave, map_ordered
+from whisperbatch.protocols import EngineTraits
 from whisperbatch.recording import Decision, End, Item, RecordingState, Row
 from whisperbatch.runtimes.machine import available_cpus
 from whisperbatch.scheduling import READING, ReadingLimit, RunShare, Scheduler, SharedModel
@@ -83,7 +84,7 @@ Result = tuple[RecordingState, Segment] | End
 FEATURE_WORKERS: Final = min(available_cpus(), 4)
 # 30 s chunks that wait for their text, relative to the rows of full calls of all workers
 BATCHES_AHEAD: Final = 2
-FIRST_AHEAD: Final = 3  # 30 s chunks that are admitted before the first is decoded
+FIRST_AHEAD: Final = 3  # 30 s chunks that are admitted before the first is decoded, on a CPU
 MIN_SCORED: Final = 2  # rows of a recording whose languages are computed at a time
 # Rows of a recording that are decoded before their turn, in batches. Long pauses make short rows of
 # several window lengths; with this many rows, one of the lengths usually fills a batch.
@@ -178,14 +179,17 @@ class Pipeline:
         self.rows_at_a_time = options.chosen_batch_size * scheduler.engine.workers
         self.given_language = Decision(options.language, 1.0) if options.language else None
         ahead = BATCHES_AHEAD * self.rows_at_a_time
-        self.limit = ReadingLimit(ahead * WINDOW, FIRST_AHEAD * WINDOW, lambda: scheduler.runs)
+        # on a GPU, the first calls would be small: they take as long as full calls
+        on_gpu = EngineTraits.of(scheduler.engine).device == "cuda"
+        first = None if on_gpu else FIRST_AHEAD * WINDOW
+        self.limit = ReadingLimit(ahead * WINDOW, first, lambda: scheduler.runs)
         self.stopped = False
         readers = options.chosen_readers
         self._readers = Readers(lambda: readers // max(scheduler.runs, 1))
         self._speaker_stage = SpeakerStage(options) if options.diarize else None
         self._options = options
         self._scheduler = scheduler
-        self._share = RunShare(weight)
+        self._share = RunShare(weight, expects_rows=self.limit.expects_chunks)
         self._model = SharedModel(scheduler, self._share, options)
         self._processes = _reader_processes(options, processes)
         self._vad = self._section_vad = open_vad(options)
@@ -361,6 +365,8 @@ class Pipeline:
                 item.recording.number, item.chunk.length
             ):
                 return
+            if isinstance(item, End):
+                self.limit.has_read(item.recording.number)
             yield item
 
     def _decode(self, item: Item) -> RowResult | End:

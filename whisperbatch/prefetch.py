@@ -146,6 +146,12 @@ class Workers:
             while len(self._threads) < self._count:
                 self._threads.add(in_background(self._run, "whisperbatch-engine", waits=False))
 
+    def replace(self) -> None:
+        """Let the current thread end after its task, and start another thread in its place."""
+        with self._changed:
+            self._threads.discard(threading.current_thread())
+            self.start()
+
     def threads(self) -> list[threading.Thread]:
         """Return the running threads."""
         with self._changed:
@@ -155,6 +161,8 @@ class Workers:
         try:
             while True:
                 with self._changed:
+                    if threading.current_thread() not in self._threads:  # replaced
+                        return
                     task = self._next_task()
                     if task is None:  # under the lock: `start` sees that this thread ends
                         self._threads.discard(threading.current_thread())

@@ -98,7 +98,7 @@ class Sampling:
     Attributes:
         temperature: above 0; the logits are divided by this number.
         best_of: number of sampled hypotheses; the most probable hypothesis is returned.
-        seed: from 0 to 2**32 - 1. Equal rows, options and seeds give equal text.
+        seed: from 0 to 2**32 - 1. On a CPU, equal rows, options and seeds give equal text.
     """
 
     temperature: float
@@ -252,7 +252,8 @@ class Engine(Protocol):
                 most 3000, and may be smaller: the encoder then sees a window shorter than 30 s.
 
         Raises:
-            EngineError: the model failed, for example because memory ran out.
+            EngineError: the model failed, for example because memory ran out. A BrokenDeviceError
+                (`errors`) if the GPU cannot be used any more in this process.
             ClosedError: `close` was called.
         """
         ...
@@ -330,6 +331,10 @@ class EngineTraits:
         encodes_rows_alone: True if a batch saves no time in `encode`: n rows take n times as long
             as one row. Urgent rows then do not wait for a whole batch, and encoder outputs are kept
             for retries.
+        encodes_again: True if it takes less time to encode a row again than to `split` the encoder
+            output of a batch and `join` rows: the output of a GPU would be copied to the memory of
+            the CPU and back. The scheduler then calls neither of the two methods, and each call
+            encodes all of its rows.
         device: "cpu" or "cuda".
         feature_type: type of the features that the engine computes with. Rows wait for the engine
             in this type. With float16, they take half of the memory, and the engine need not
@@ -344,6 +349,7 @@ class EngineTraits:
     """
 
     encodes_rows_alone: bool = False
+    encodes_again: bool = False
     device: str = "cpu"
     feature_type: FeatureType = np.float32
     default_batch_size: Callable[[int], int] = field(default=lambda _: DEFAULT_BATCH_SIZE)

@@ -229,6 +229,20 @@ class Pool(Generic[T, R]):
         self._tasks.put(None)  # for the next thread
 
 
+def in_new_thread(function: Callable[[], T]) -> T:
+    """Return the result of a function that runs in a thread of its own.
+
+    Raises:
+        EngineError: Python exits, and starts no more threads.
+        Exception: as the function raised it.
+    """
+    pool: Pool[Callable[[], T], T] = Pool(lambda call: call(), 1)
+    try:
+        return pool.submit(function).result()
+    finally:
+        pool.close()
+
+
 def runs_in_our_thread() -> bool:
     """Return whether the current thread was started by `in_background`."""
     return bool(getattr(_of_thread, "is_ours", False))

@@ -94,13 +94,14 @@ def test_the_weights_of_the_fallback_are_loaded_when_they_are_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loads: list[str] = []
-    load = new_engine.fallback._weights._load
+    weights = new_engine.fallback._replicas.all[0].weights
+    load = weights._load
 
     def counted() -> Any:
         loads.append("load")
         return load()
 
-    monkeypatch.setattr(new_engine.fallback._weights, "_load", counted)
+    monkeypatch.setattr(weights, "_load", counted)
     encoded = new_engine.encode(features)
     requests = requests_for(new_engine, FRAMES, GREEDY)
     new_engine.decode(encoded, requests, GREEDY.search)

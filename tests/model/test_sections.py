@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import whisperbatch as wb
-from benchmarks import corpora
+from benchmarks import corpora, readers
 from benchmarks.recordings import write
 from whisperbatch.sections.joining import join_spans
 from whisperbatch.types import SECTION, Span, SpanSource, to_samples
@@ -49,3 +49,25 @@ def test_reader_processes_change_nothing(base: wb.Transcriber, tmp_path: Path, s
     for _ in range(2):  # with new processes, and with those that were kept
         assert base.transcribe(path, options=other) == expected
     assert len(base._processes._all) >= 2 + (suffix == ".mp3")
+
+
+def test_several_readers_give_the_transcript_of_one(base: wb.Transcriber, tmp_path: Path) -> None:
+    path = write(corpora.build(RECORDING), tmp_path / "recording.wav")
+    one, several = (
+        base.transcribe(path, language="en", beam_size=1, readers=count) for count in (1, 3)
+    )
+    assert len(one.segments) > 100
+    assert several == one
+
+
+def test_several_readers_read_every_source_as_one_does(tmp_path: Path) -> None:
+    """With the real VAD, and texts that any other feature would change."""
+    recording = corpora.build(RECORDING)
+    path = write(recording, tmp_path / "recording.wav")
+    with readers.open_model(None) as asr:
+        compared = [
+            *readers.compare_sources(asr, recording, path, readers=4),
+            *readers.compare_options(asr, path, readers=3, sets=3),
+        ]
+    assert [line for line, same in compared if not same] == []
+    assert len(compared) == 8

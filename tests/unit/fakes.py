@@ -80,6 +80,7 @@ class Call:
         options: the search.
         sampling: how to sample the row, if it is sampled.
         prompt: token ids.
+        frames: feature frames of the row, without padding.
     """
 
     number: int
@@ -88,6 +89,7 @@ class Call:
     options: SearchOptions
     sampling: Sampling | None
     prompt: tuple[int, ...] = field(repr=False)
+    frames: int = field(default=0, repr=False)
 
     @property
     def start(self) -> float:
@@ -104,6 +106,8 @@ Detect = Callable[[EncodedRow], dict[str, float]]
 Decode = Callable[[Call], str | Hypothesis]
 Align = Callable[[EncodedRow, Sequence[int], int], Alignment]
 """From row, tokens and feature frames."""
+Delay = float | Callable[[int], float]
+"""Seconds that a call takes; or a function of its number of rows."""
 
 
 def french(row: EncodedRow) -> dict[str, float]:
@@ -160,7 +164,7 @@ class FakeEngine:
         fingerprint: str = "fake",
         failing: Mapping[str, Container[int]] | None = None,
         error: type[WhisperBatchError] = EngineError,
-        delay: Mapping[str, float] | None = None,
+        delay: Mapping[str, Delay] | None = None,
     ) -> None:
         self.is_multilingual = multilingual
         self.can_translate = multilingual and can_translate
@@ -198,7 +202,7 @@ class FakeEngine:
     def encode(self, features: npt.NDArray[np.float32]) -> FakeEncoded:
         if self.closed:
             raise ClosedError("fake is closed")
-        assert features.shape[1] == 80
+        assert features.shape[1] == self.n_mels
         assert features.shape[2] <= 3000
         assert features.shape[2] % 2 == 0
         self._record("encode", len(features))
@@ -238,7 +242,10 @@ class FakeEngine:
         self._record("decode", encoded.rows)
         with self._lock:
             calls = [
-                Call(len(self.calls) + index, index, row, options, request.sampling, request.prompt)
+                Call(
+                    *(len(self.calls) + index, index, row, options),
+                    *(request.sampling, request.prompt, request.frames),
+                )
                 for index, (row, request) in enumerate(zip(_items(encoded), requests, strict=True))
             ]
             self.calls += calls
@@ -261,7 +268,8 @@ class FakeEngine:
         self.closed = True
 
     def _record(self, method: str, rows: int) -> None:
-        time.sleep(self._delay.get(method, 0.0))
+        delay = self._delay.get(method, 0.0)
+        time.sleep(delay(rows) if callable(delay) else delay)
         with self._lock:
             number = self._call_counts[method]
             self._call_counts[method] += 1

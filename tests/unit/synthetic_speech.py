@@ -152,9 +152,10 @@ def rows(*chunks: Chunk) -> list[Row]:
 
 def decode(engine: FakeEngine, *chunks: Chunk, **options: Any) -> list[RowResult]:
     """Decode the chunks, in English and without margins: the spans are exactly the speech."""
+    on_gpu = options.pop("on_gpu", False)
     resolved = resolve(Options(language="en", speech_pad=0.0), **options)
     english = [replace(row, language=resolved.language) for row in rows(*chunks)]
-    return decode_rows(engine, RampExtractor(), resolved, english)
+    return decode_rows(engine, RampExtractor(), resolved, english, on_gpu=on_gpu)
 
 
 class Rounds(Scheduler):
@@ -200,12 +201,21 @@ def shared_model(engine: FakeEngine, options: Options | None = None) -> SharedMo
 
 
 def decode_rows(
-    engine: FakeEngine, extractor: FeatureExtractor, options: Options, rows: Sequence[Row]
+    engine: FakeEngine,
+    extractor: FeatureExtractor,
+    options: Options,
+    rows: Sequence[Row],
+    *,
+    on_gpu: bool = False,
 ) -> list[RowResult]:
-    """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`)."""
+    """Decode rows, each in its own thread, with shared calls of the engine (see `Rounds`).
+
+    `on_gpu` decodes all parts of a retry at once.
+    """
     options = options_for(engine, options)
     scheduler = Rounds(engine, len(rows))
     model = SharedModel(scheduler, RunShare(), options)
+    model.on_gpu = on_gpu
     decoder = ChunkDecoder(model, extractor, options)
 
     def decode_row(number: int) -> RowResult:

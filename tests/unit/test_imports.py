@@ -55,7 +55,7 @@ ALLOWED: Final = {
     "language": {"audio", "chunking", "options", "protocols", "recording", "scheduling", "types"},
     "decoding": {
         *("chunking", "errors", "features", "language", "options", "protocols", "recording"),
-        *("scheduling", "segmentation", "text", "threads", "types"),
+        *("runtimes", "scheduling", "segmentation", "text", "threads", "types"),
     },
     "scheduling": {
         *(
@@ -75,8 +75,9 @@ ALLOWED: Final = {
     },
     "pipeline_run": {
         *("apart", "audio", "boundary", "decoding", "diarization", "errors", "features"),
-        *("language", "options", "prefetch", "recording", "runtimes", "scheduling"),
-        *("second_opinion", "sections", "segmentation", "subprocesses", "types", "vad"),
+        *("language", "options", "prefetch", "protocols", "recording", "runtimes"),
+        *("scheduling", "second_opinion", "sections", "segmentation", "subprocesses"),
+        *("types", "vad"),
     },
     "streams": {"apart", "errors", "pipeline_run", "progress", "recording", "text", "types"},
     "submissions": {

@@ -267,6 +267,28 @@ def test_workers_start_when_they_are_needed_and_end_without_tasks(count: int) ->
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_worker_that_is_replaced_ends_after_its_task(count: int) -> None:
+    replaced: list[threading.Thread] = []
+
+    def replace_worker() -> None:
+        replaced.append(threading.current_thread())
+        tasks.workers.replace()
+        tasks.workers.replace()  # as from two failed calls of one task
+        tasks.add_number(1)
+
+    tasks = Tasks(count)
+    with tasks.running():
+        before = set(tasks.workers.threads())
+        tasks.add(replace_worker)
+        wait_until(lambda: tasks.done == [1])
+        [thread] = replaced
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+        assert len(tasks.workers.threads()) == count
+        assert before - set(tasks.workers.threads()) == {thread}
+
+
 def test_workers_start_again() -> None:
     tasks = Tasks(2)
     for number in range(30):

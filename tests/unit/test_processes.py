@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from whisperbatch.boundary import as_error
-from whisperbatch.threads import in_background
+from whisperbatch.threads import in_background, in_new_thread
 
 START = """
 import atexit, gc, os, signal, sys, threading, time
@@ -234,3 +234,17 @@ def test_a_signal_within_the_start_of_a_thread_reaches_the_caller(
     with pytest.raises(TimeoutError, match="signal handler"):
         in_background(lambda: None)
     assert len(starting) == 1
+
+
+def test_a_function_in_a_new_thread_returns_its_result_or_raises_its_error() -> None:
+    threads: list[threading.Thread] = []
+
+    def compute() -> int:
+        threads.append(threading.current_thread())
+        return len(threads)
+
+    assert [in_new_thread(compute), in_new_thread(compute)] == [1, 2]
+    assert len({*threads, threading.current_thread()}) == 3
+    assert not any(thread.is_alive() for thread in threads)
+    with pytest.raises(ZeroDivisionError):
+        in_new_thread(lambda: 1 // 0)

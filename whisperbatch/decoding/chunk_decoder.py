@@ -59,13 +59,13 @@ class ChunkDecoder:
     """
 
     def __init__(self, model: SharedModel, extractor: FeatureExtractor, options: Options) -> None:
-        self._options = options
+        self._options, self._model = options, model
         self._vocabulary = WhisperTokenizer(model.tokenizer, multilingual=model.is_multilingual)
         self._prompts = Prompts(options, self._vocabulary)
         self._decode = RowDecoder(model, options, self._vocabulary)
         self._choose = LanguageChoice(model, self._decode, extractor, options)
         self._doubts = LanguageDoubts(model, self._decode, extractor, options)
-        self._retry = Retry(self._decode, extractor, options)
+        self._retry = Retry(self._decode, extractor, options, at_once=model.on_gpu)
         self._consensus = Consensus(self._decode, extractor, options)
 
     def __call__(self, row: Row, known: Sequence[int] = ()) -> RowResult:
@@ -137,7 +137,8 @@ class ChunkDecoder:
             temperature=temperature,
             max_tokens=first_limit(row.chunk, hypotheses),
         )
-        [decoded] = self._decode([request])
+        with self._model.first_decoding():
+            [decoded] = self._decode([request])
         return decoded
 
     def _second_pass(self, first: DecodedRow, context: Context) -> DecodedRow:

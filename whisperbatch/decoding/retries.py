@@ -8,7 +8,8 @@ strategy. The rows of a round are decoded together.
 
 First, half of the parts of a strategy are decoded: those with the most speech that has no text or
 repeated text. If these parts alone have too many wrong seconds, the strategy cannot help, and its
-other parts are not decoded.
+other parts are not decoded. On a GPU, where a further row costs little and a further call much, all
+parts are decoded at once; the text is the same.
 
 The work of all retries of a chunk has a limit, so that no option can make a program stop
 for hours. The best text so far is used then, and the log says so.
@@ -355,6 +356,7 @@ class _Try:
         row: the row that failed.
         step: the strategy.
         requests: the row, or its parts.
+        at_once: whether all requests are decoded at once.
         decoded: the decoded requests, by their index.
         cost: lower bound of the wrong seconds; exact when all requests are decoded.
     """
@@ -362,6 +364,7 @@ class _Try:
     row: AuditedRow
     step: Step
     requests: list[RowRequest]
+    at_once: bool = False
     decoded: dict[int, DecodedRow] = field(default_factory=dict)
     cost: float = 0.0
 
@@ -375,7 +378,7 @@ class _Try:
         order = most_faulty_first(self.row, [request.row.chunk for request in self.requests])
         if self.decoded:
             return [index for index in order if index not in self.decoded]
-        return order[: len(order) - len(order) // 2]
+        return order if self.at_once else order[: len(order) - len(order) // 2]
 
     @property
     def complete(self) -> bool:
@@ -405,10 +408,19 @@ class Retry:
         decode: decodes rows.
         extractor: computes the features of split and shifted chunks.
         options: options of the run.
+        at_once: whether the parts of a strategy are decoded at once: see the top of the file.
     """
 
-    def __init__(self, decode: RowDecoder, extractor: FeatureExtractor, options: Options) -> None:
+    def __init__(
+        self,
+        decode: RowDecoder,
+        extractor: FeatureExtractor,
+        options: Options,
+        *,
+        at_once: bool = False,
+    ) -> None:
         self._decode_rows = decode
+        self._at_once = at_once
         self._extractor = extractor
         self._options = options
 
@@ -461,7 +473,7 @@ class Retry:
             strategy, _ = step
             parts = parts_of(row, strategy)
             if chunk.budget.take(self._work(parts or (row.decoded.chunk,), step)):
-                tries.append(_Try(row, step, self._requests(row, step, parts)))
+                tries.append(_Try(row, step, self._requests(row, step, parts), self._at_once))
         chunk.retried = chunk.retried or bool(tries)
         return tries
 

@@ -7,8 +7,11 @@ The default batch size is 8 on a CPU; on a GPU it is as many rows as the memory 
 
 The total memory counts, not the memory that is free now, so that every run has the same batch size.
 The terms are upper bounds: every text has the maximum length, and the encoder and the decoder keep
-their memory at the same time. faster-whisper's README reports 6.1 GB for CTranslate2 with large-v2
-in float16, 8 rows and 5 beams; the terms give 9.0 GB. If memory runs out nevertheless, the
+their memory at the same time. So there is room for what only one of them needs: a second copy of
+the encoder output, and in the alignment the scores of all tokens (23 MB for each row of large-v3)
+and the attention of one layer (14 MB), while the encoder needs 128 MB for a row. faster-whisper's
+README reports 6.1 GB for CTranslate2 with large-v2 in float16, 8 rows and 5 beams; the terms give
+9.0 GB. The memory of other models has not been measured here. If memory runs out nevertheless, the
 scheduler divides the call.
 
 On Linux with glibc, freed memory goes back to the operating system: that of mapped files and of
@@ -18,14 +21,18 @@ once only in processes of whisperbatch, since this changes settings of malloc
 """
 
 import ctypes
+import functools
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from whisperbatch.models.architecture import MIN_POSITIONS, Architecture
-from whisperbatch.options import DEFAULT_BATCH_SIZE
+from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
 from whisperbatch.runtimes.openvino_cache import return_mapped_memory
+
+log = logging.getLogger(__name__)
 
 M_MMAP_THRESHOLD: Final = -3  # parameter of mallopt, from malloc.h
 MMAP_THRESHOLD: Final = 512 << 10  # bytes; the features of a row take 960 KB
@@ -90,7 +97,9 @@ class MemoryUse:
     hypothesis: int
 
     @classmethod
-    def of(cls, model: Architecture, *, weight_bytes: int, value_bytes: int) -> "MemoryUse":
+    def of(
+        cls, model: Architecture, *, weight_bytes: int, value_bytes: int, score_arrays: int = 1
+    ) -> "MemoryUse":
         """Return the memory that a model needs.
 
         `d` is `model.d_model`. Biases, normalizations, convolutions and positions are left out: 1 %
@@ -102,7 +111,7 @@ class MemoryUse:
             row          keys and values of cross-attention: decoder layers * 2 * 1500 * d. The
                          hypotheses of a row share them, in both engines (CTranslate2,
                          src/layers/transformer.cc, TransformerDecoder::replicate_state)
-                         attention of one encoder layer: heads * 1500 * 1500
+                         attention of one encoder layer: score arrays * heads * 1500 * 1500
                          other values of one encoder layer, for each of 1500 positions: feed-forward
                          4 d; queries, keys and values 3 d; input, normalized input and output 3 d
                          encoder output: 1500 * d
@@ -115,14 +124,14 @@ class MemoryUse:
             model: sizes of the model.
             weight_bytes: bytes of a weight.
             value_bytes: bytes of a computed number: of keys, values and hidden states.
+            score_arrays: arrays that the engine holds for the scores of an attention.
         """
         d = model.d_model
         layers, positions = model.layers, MIN_POSITIONS
         matrices = ATTENTION + 2 * FEED_FORWARD
         weights = layers["encoder"] * matrices + layers["decoder"] * (matrices + ATTENTION)
-        encoder = positions["encoder"] * (
-            model.heads["encoder"] * positions["encoder"] + (FEED_FORWARD + 3 + 3) * d
-        )
+        scores = score_arrays * model.heads["encoder"] * positions["encoder"]
+        encoder = positions["encoder"] * (scores + (FEED_FORWARD + 3 + 3) * d)
         cross_attention = layers["decoder"] * 2 * positions["encoder"] * d
         self_attention = layers["decoder"] * 2 * positions["decoder"] * d
         return cls(
@@ -138,6 +147,28 @@ class MemoryUse:
             row=self.row + other.row,
             hypothesis=self.hypothesis + other.hypothesis,
         )
+
+
+GPU_BATCHES: Final = 2
+"""Batches that a GPU computes at a time: a GPU with one batch waits while the CPU copies features
+and results, aligns texts and starts kernels. Estimated from CTranslate2's source, not measured."""
+
+BEAMS: Final = SearchOptions().beam_size
+
+
+def choose_batches(devices: Sequence[int | None], use: MemoryUse) -> int:
+    """Return how many batches each GPU computes at a time.
+
+    Args:
+        devices: total memory of each device, in bytes; None if it is unknown.
+        use: the memory that the model needs.
+
+    Returns:
+        `GPU_BATCHES`; 1 if the memory is too small for so many batches of `DEFAULT_BATCH_SIZE` rows
+        with the default number of beams: one batch then reads the weights for more rows.
+    """
+    rows = choose_batch_size(devices, use, hypotheses=BEAMS, batches=GPU_BATCHES)
+    return GPU_BATCHES if rows >= DEFAULT_BATCH_SIZE else 1
 
 
 def choose_batch_size(
@@ -158,7 +189,14 @@ def choose_batch_size(
     """
     smallest = min((memory or 0 for memory in devices), default=0)
     if not smallest:
+        _log_unknown_memory()
         return DEFAULT_BATCH_SIZE
     memory_of_row = batches * (use.row + hypotheses * use.hypothesis)
     rows = int((MEMORY_SHARE * smallest - use.weights) / memory_of_row)
     return min(1 << max(rows, 1).bit_length() - 1, MAX_BATCH_SIZE)
+
+
+@functools.cache
+def _log_unknown_memory() -> None:
+    message = "the memory of the GPU is unknown; a batch has %d rows if `batch_size` is not given"
+    log.warning(message, DEFAULT_BATCH_SIZE)

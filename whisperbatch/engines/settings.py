@@ -304,7 +304,8 @@ class EngineKeywords(TypedDict, total=False):
             "auto": int8. For torch: "float32", "bfloat16" or "float16". "auto": float16 on CUDA,
             bfloat16 on a CPU that supports bfloat16, otherwise float32.
         inter_threads: For ctranslate2: number of batches computed at a time on each device, from 0
-            to 64; 0: one. For onnxruntime and openvino: number of batches computed at a time, from
+            to 64; 0: one on a CPU, and two on a GPU whose memory holds two batches of 8 rows with
+            five beams. For onnxruntime and openvino: number of batches computed at a time, from
             0 to 64; 0: two, each on half of the cores, or one if there is one core or
             `intra_threads` is given. For torch: 0 or 1: this engine computes one batch at a time.
         intra_threads: For ctranslate2: CPU threads for each batch, from 0 to 1024; 0 divides the

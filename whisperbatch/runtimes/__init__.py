@@ -5,4 +5,5 @@ openvino_package   imports OpenVINO
 openvino_cache     keeps the graphs that OpenVINO compiles
 matrix_products    products of NumPy in one thread; scales of 8-bit weights
 machine            processors and memory        telemetry        switches off reports to others
+failures           what errors of the libraries mean
 """

@@ -13,15 +13,20 @@ Long pauses and retries make rows of many keys. A row that shares its key with f
 passed over in favour of a fuller call, if this call also has rows of the same run. More rows with
 its key come meanwhile. A run with few rows is therefore never delayed by a run with many rows. Rows
 that the reading of a recording waits for are never passed over: the other rows would run out.
+
+On a GPU, a small call takes nearly as long as a full call. There, first decodings wait for more
+rows while the reading of their run brings more. The first row is computed at once, and each later
+call of a run waits for `GROWTH` times as many rows as the run had before, until calls are full.
 """
 
 import sys
+import time
 from bisect import insort
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import DecodeRequest
@@ -44,6 +49,8 @@ class RunShare:
             lowest virtual time is next.
         rows: number of rows computed so far.
         interactive: whether people wait for each row: the call of another run pauses for it.
+        expects_rows: returns whether the reading of a recording will soon bring more rows.
+        added: when the last row began to wait, of `time.monotonic`.
         closed: whether the run has ended; its rows are no longer computed.
     """
 
@@ -51,6 +58,8 @@ class RunShare:
     virtual_time: float = 0.0
     rows: int = 0
     interactive: bool = False
+    expects_rows: Callable[[], bool] = field(default=lambda: False)
+    added: float = 0.0
     closed: bool = False
 
 
@@ -67,8 +76,11 @@ class WaitingRow:
         max_rows: maximum number of rows of the call.
         request: of a row that is decoded; None to detect the language.
         search: of a row that is decoded; equal for equal keys.
+        hypotheses: beams, or sampled hypotheses, of a row that is decoded; equal for equal keys.
         result: the result for the row, or the error.
         passed_over: number of calls that were preferred although this row was next.
+        is_first: whether it is the first decoding of a chunk, which may wait for other chunks.
+        was_moved: whether the row waits for the second time, because a GPU broke in its call.
     """
 
     key: Hashable
@@ -79,8 +91,20 @@ class WaitingRow:
     max_rows: int
     request: DecodeRequest | None = None
     search: SearchOptions | None = None
+    hypotheses: int = 1
     result: "Future[Any]" = field(default_factory=Future)
     passed_over: int = 0
+    is_first: bool = False
+    was_moved: bool = False
+
+
+Limit: TypeAlias = Callable[[WaitingRow], int]
+"""Returns the maximum number of rows of a call with a row; equal for equal keys."""
+
+
+def no_limit(_: WaitingRow) -> int:
+    """Return a number that no call reaches."""
+    return sys.maxsize
 
 
 class ResultStore(Protocol):
@@ -96,13 +120,22 @@ class ResultStore(Protocol):
 
 
 MAX_PASSED_OVER: Final = 4  # calls; the segments of a passed-over row come later
+GROWTH: Final = 3  # a call waits for so many times the rows that its run had before
+PATIENCE: Final = 0.5  # seconds without a new row, after which a call no longer waits
+BURST: Final = 0.02  # the same if no row is expected: threads may be about to add the last rows
 BEGINNING: Final = 2  # calls of a run; until then, the rows of its first chunks are urgent
 
 
 class CallQueue:
-    """The rows that wait for the engine. Not thread-safe."""
+    """The rows that wait for the engine. Not thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        fills_calls: whether a call waits for more rows, because a small call takes nearly as long
+            as a full call.
+    """
+
+    def __init__(self, *, fills_calls: bool = False) -> None:
+        self._fills_calls = fills_calls
         self._waiting: dict[RunShare, list[WaitingRow]] = {}
         self._clock = 0.0  # virtual time of the run that led last
 
@@ -119,6 +152,7 @@ class CallQueue:
                 self._waiting[call.run] = []
                 call.run.virtual_time = max(call.run.virtual_time, self._clock)
             insort(self._waiting[call.run], call, key=lambda call: call.position)
+            call.run.added = time.monotonic()
 
     def remove(self, run: RunShare) -> list[WaitingRow]:
         """Remove and return the waiting rows of a run."""
@@ -132,26 +166,41 @@ class CallQueue:
         self._discard({call})
         return True
 
-    def take(self, max_rows: int | None = None, *, free: int = 1) -> list[WaitingRow]:
+    def ready(self) -> Mapping[RunShare, Sequence[WaitingRow]]:
+        """Return the rows that can be computed now: without those that wait for more rows."""
+        if not self._fills_calls:
+            return self._waiting
+        now = time.monotonic()
+        ready = {run: _ready(run, calls, now) for run, calls in self._waiting.items()}
+        return {run: calls for run, calls in ready.items() if calls}
+
+    def expects_rows(self) -> bool:
+        """Return whether a run with waiting rows will soon have more, and calls wait for them."""
+        return self._fills_calls and any(run.expects_rows() for run in self._waiting)
+
+    def take(self, max_rows: Limit = no_limit, *, free: int = 1) -> list[WaitingRow]:
         """Remove and return the rows of the next call: at least one.
 
+        Some rows must be `ready`.
+
         Args:
-            max_rows: limit for all calls, beside the limit of each row.
+            max_rows: limit beside the limit of each row.
             free: number of workers without a call. If there are fewer full calls, they share the
                 rows.
         """
-        run = min(self._waiting, key=_virtual_time)
+        ready = self.ready()
+        run = min(ready, key=_virtual_time)
         self._clock = max(self._clock, run.virtual_time)
-        key = self._choose_key(run, max_rows)
+        key = self._choose_key(run, ready, max_rows)
+        limit = max_rows(next(call for call in ready[run] if call.key == key))
         if free > 1:
-            share = self._share(key, self._waiting[run][0].max_rows, free)
-            max_rows = min(share, max_rows or share)
-        return self._fill(run, key, self._waiting, max_rows)
+            limit = min(limit, _share(key, ready, ready[run][0].max_rows, free))
+        return self._fill(run, key, ready, limit)
 
     def take_urgent(
         self,
         calls: Iterable[WaitingRow],
-        max_rows: int | None = None,
+        max_rows: Limit = no_limit,
         *,
         only_interactive: bool = False,
     ) -> list[WaitingRow]:
@@ -189,18 +238,22 @@ class CallQueue:
         if not urgent:
             return []
         run = min(urgent, key=_virtual_time)
-        return self._fill(run, urgent[run][0].key, urgent, max_rows)
+        first = urgent[run][0]
+        return self._fill(run, first.key, urgent, max_rows(first))
 
-    def _choose_key(self, run: RunShare, max_rows: int | None) -> Hashable:
+    def _choose_key(
+        self, run: RunShare, ready: Mapping[RunShare, Sequence[WaitingRow]], max_rows: Limit
+    ) -> Hashable:
         """Return the key of the next call, which has rows of `run`."""
-        calls = self._waiting[run]
+        calls = ready[run]
         leader = calls[0]
         # the first calls of a run are not filled: its first segments come soon
-        patience = min(MAX_PASSED_OVER, run.rows // leader.max_rows)
+        full = 1 if self._fills_calls else leader.max_rows
+        patience = min(MAX_PASSED_OVER, run.rows // full)
         if leader.position == READING or leader.passed_over >= patience:
             return leader.key
         small, large = Counter[Hashable](), Counter[Hashable]()
-        for waiting in self._waiting.values():
+        for waiting in ready.values():
             (large if _is_large(waiting) else small).update(call.key for call in waiting)
         is_large = _is_large(calls)
 
@@ -208,8 +261,7 @@ class CallQueue:
             """Return how full a call with the key of this row would be, from 0 to 1."""
             few, many = small[call.key], large[call.key]
             rows = few + (many if is_large else min(few, many))
-            limit = min(call.max_rows, max_rows or call.max_rows)
-            return min(rows / limit, 1.0)
+            return min(rows / min(call.max_rows, max_rows(call)), 1.0)
 
         fullest = max(calls, key=filled)  # the first of the fullest
         if filled(fullest) > filled(leader):
@@ -217,18 +269,12 @@ class CallQueue:
             return fullest.key
         return leader.key
 
-    def _share(self, key: Hashable, limit: int, free: int) -> int:
-        """Return how many rows with this key a worker gets, if each free worker gets a call."""
-        rows = Counter(call.key for calls in self._waiting.values() for call in calls)
-        others = sum(-(-count // limit) for other, count in rows.items() if other != key)
-        return -(-rows[key] // max(free - others, 1))
-
     def _fill(
         self,
         leader: RunShare,
         key: Hashable,
         waiting: Mapping[RunShare, Sequence[WaitingRow]],
-        max_rows: int | None,
+        max_rows: int,
     ) -> list[WaitingRow]:
         """Remove and return rows with this key, each of the run with the lowest virtual time.
 
@@ -244,7 +290,7 @@ class CallQueue:
             _take_fairly(taken, matching, max_rows)
         else:
             _take_fairly(taken, {f: c for f, c in matching.items() if f not in large}, max_rows)
-            limit = min(2 * len(taken), max_rows or 2 * len(taken))
+            limit = min(2 * len(taken), max_rows)
             _take_fairly(taken, {f: c for f, c in matching.items() if f in large}, limit)
         self._discard(set(taken))
         return taken
@@ -259,20 +305,40 @@ class CallQueue:
 
 
 def _take_fairly(
-    taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int | None
+    taken: list[WaitingRow], matching: Mapping[RunShare, Sequence[WaitingRow]], max_rows: int
 ) -> None:
     """Add rows to `taken`, each of the run with the lowest virtual time, while they fit."""
     rows = {run: iter(calls) for run, calls in matching.items()}
     while rows:
         run = min(rows, key=_virtual_time)
         call = next(rows[run], None)
-        limit = min([max_rows or sys.maxsize, *(other.max_rows for other in taken)])
+        limit = min([max_rows, *(other.max_rows for other in taken)])
         if call is None or len(taken) >= min(limit, call.max_rows if taken else limit):
             del rows[run]
             continue
         taken.append(call)
         run.virtual_time += call.row.frames / run.weight
         run.rows += 1
+
+
+def _share(
+    key: Hashable, ready: Mapping[RunShare, Sequence[WaitingRow]], limit: int, free: int
+) -> int:
+    """Return how many rows with this key a worker gets, if each free worker gets a call."""
+    rows = Counter(call.key for calls in ready.values() for call in calls)
+    others = sum(-(-count // limit) for other, count in rows.items() if other != key)
+    return -(-rows[key] // max(free - others, 1))
+
+
+def _ready(run: RunShare, calls: Sequence[WaitingRow], now: float) -> Sequence[WaitingRow]:
+    """Return the rows of a run without first decodings, if these are few and more will come."""
+    first = sum(call.is_first for call in calls)
+    expects = run.expects_rows()
+    enough = min(GROWTH * run.rows if expects else sys.maxsize, calls[0].max_rows)
+    age = now - run.added
+    if run.rows and first < enough and age < (PATIENCE if expects else BURST):
+        return [call for call in calls if not call.is_first]
+    return calls
 
 
 def _is_large(calls: Sequence[WaitingRow]) -> bool:

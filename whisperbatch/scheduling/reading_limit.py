@@ -41,6 +41,7 @@ class ReadingLimit:
         self._later_limit = limit
         self._undecoded: dict[int, int] = {}  # samples of each recording
         self._waiting: set[int] = set()
+        self._reading: set[int] = set()  # recordings that will have more chunks
         self._beginning: dict[int, float] = {}  # recordings without a chunk: when they began
         self._stopped = False
         self.changed = threading.Condition()
@@ -72,6 +73,16 @@ class ReadingLimit:
         """Note that the reading of a recording begins."""
         with self.changed:
             self._beginning[recording] = time.monotonic()
+            self._reading.add(recording)
+
+    def has_read(self, recording: int) -> None:
+        """Note that a recording has no more chunks."""
+        with self.changed:
+            self._reading.discard(recording)
+
+    def expects_chunks(self) -> bool:
+        """Return whether chunks will come before another chunk has been decoded."""
+        return bool(self._reading) and not self._waiting and not self._stopped
 
     def has_begun(self, recording: int) -> None:
         """Note that a recording has its first chunk, or has ended without a chunk."""
@@ -110,6 +121,7 @@ class ReadingLimit:
         """Subtract all chunks of a recording that has ended."""
         with self.changed:
             self._beginning.pop(recording, None)
+            self._reading.discard(recording)
             self._undecoded.pop(recording, None)
             self.changed.notify_all()
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -11,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from whisperbatch.errors import ClosedError
+from whisperbatch.errors import BrokenDeviceError, ClosedError
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.prefetch import Workers
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded, Engine, EngineTraits
-from whisperbatch.recording import Encoding, Row
+from whisperbatch.recording import GPU_WINDOW_STEP, MIN_PADDING, WINDOW_STEP, Encoding, Row
+from whisperbatch.runtimes.failures import is_out_of_memory
 from whisperbatch.scheduling.call_queue import (
     FIRST,
     CallQueue,
@@ -24,13 +26,14 @@ from whisperbatch.scheduling.call_queue import (
     RunShare,
     WaitingRow,
 )
+from whisperbatch.scheduling.memory_limits import MemoryLimits, Method, method_of
 from whisperbatch.threads import stop_at_exit
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Final = 1.0  # seconds between two looks at the queue, beside notifications
+GROWING_INTERVAL: Final = 0.01  # seconds between two looks at a call that waits for more rows
 JOIN_INTERVAL: Final = 0.1  # seconds between two checks whether another run needs the threads
-OUT_OF_MEMORY: Final = ("out of memory", "bad_alloc", "failed to allocate", "cannot allocate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,21 @@ class Activity:
     calls: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that failed.
+
+    Attributes:
+        calls: its rows.
+        method: that failed.
+        error: the error.
+    """
+
+    calls: Sequence[WaitingRow]
+    method: Method
+    error: BaseException
+
+
 class WithdrawnError(Exception):
     """A row was withdrawn, because it waited longer than its thread has patience."""
 
@@ -60,7 +78,8 @@ class Scheduler:
 
     If a call fails, the rows of each thread are computed again, apart from the other rows, and only
     the threads whose rows fail again get the error. If memory runs out, the call is divided, and
-    all later calls have at most half as many rows.
+    later calls are smaller (`memory_limits`). If a GPU breaks and the engine has another, its rows
+    wait for a thread of the other. Each of these is logged.
 
     Args:
         engine: runs the model. It computes `engine.workers` calls at a time.
@@ -71,11 +90,14 @@ class Scheduler:
         self.engine = engine
         self._store = store
         traits = EngineTraits.of(engine)
-        self._encodes_rows_alone = traits.encodes_rows_alone
+        self._encodes_rows_alone = traits.encodes_rows_alone and not traits.encodes_again
+        self._encodes_again = traits.encodes_again
+        # on a GPU, a small call takes nearly as long as a full call
+        self._fills_calls = traits.device == "cuda"
+        self._queue = CallQueue(fills_calls=self._fills_calls)
         self._decode_with_pauses = traits.decode_with_pauses
-        self._queue = CallQueue()
         self._runs: set[RunShare] = set()
-        self._max_rows: int | None = None  # after memory ran out
+        self._limits = MemoryLimits()
         self._rows = self._calls = 0
         self._idle = 0  # workers that wait for rows
         self._changed = threading.Condition()
@@ -170,34 +192,49 @@ class Scheduler:
 
     def _next_task(self) -> Callable[[], None] | None:
         """Wait for rows, and return the next call; None if no run is open."""
-        while not self._queue:
+        while not self._queue.ready():
             if not self._runs:
                 return None
             self._idle += 1
             try:
-                self._changed.wait(CHECK_INTERVAL)
+                self._changed.wait(GROWING_INTERVAL if self._queue else CHECK_INTERVAL)
             finally:
                 self._idle -= 1
-        return partial(self._run, self._queue.take(self._max_rows, free=self._idle + 1))
+        free = 1 if self._queue.expects_rows() else self._idle + 1
+        return partial(self._run, self._queue.take(self._limits.max_rows, free=free))
 
     def _run(self, calls: Sequence[WaitingRow]) -> None:
+        if failure := self._try(calls):
+            forget_variables(failure.error)
+            parts = self._divide(failure)
+            del failure
+            for part in parts:
+                self._run(part)
+
+    def _try(self, calls: Sequence[WaitingRow]) -> Failure | None:
+        """Compute the rows of a call, and give them their results."""
+        method: Method = "encode"
         try:
             if self._encodes_rows_alone:
                 self._encode_one_by_one(calls)
             calls = without_closed(calls)
             if not calls:
-                return
-            results = dict(zip(calls, self._call(calls), strict=True))
+                return None
+            encoded = encode(self.engine, [call.row for call in calls], again=self._encodes_again)
+            method = method_of(calls[0])
+            results = dict(zip(calls, self._compute(calls, encoded), strict=True))
             if self._store:
                 self._store.keep(results)
         except BaseException as error:  # noqa: BLE001 - the threads that wait get every error
-            self._contain(calls, error)
-            return
+            return Failure(calls, method, error)
         with self._changed:
             self._calls += 1
             self._rows += len(calls)
+            if self._limits.raise_after(calls):
+                log.info("calls of the engine may be larger again: there was enough memory")
         for call, result in results.items():
             call.result.set_result(result)
+        return None
 
     def _encode_one_by_one(self, calls: Sequence[WaitingRow]) -> None:
         """Encode the rows of a call, except the last; urgent rows do not wait for all of them."""
@@ -208,9 +245,8 @@ class Scheduler:
                 encode(self.engine, [call.row])
                 self._run_urgent(calls, only_interactive=is_interactive(calls))
 
-    def _call(self, calls: Sequence[WaitingRow]) -> Sequence[Any]:
+    def _compute(self, calls: Sequence[WaitingRow], encoded: Encoded) -> Sequence[Any]:
         """Return the result of each row, computed in one call of the engine."""
-        encoded = encode(self.engine, [call.row for call in calls])
         if (search := calls[0].search) is None:
             return self.engine.detect_language(encoded)
         requests = [call.request for call in calls if call.request]
@@ -233,35 +269,70 @@ class Scheduler:
         """Compute rows that come before the rows of a call. Return whether there were any."""
         with self._changed:
             urgent = self._queue.take_urgent(
-                calls, self._max_rows, only_interactive=only_interactive
+                calls, self._limits.max_rows, only_interactive=only_interactive
             )
         if urgent:
             self._run(urgent)
         return bool(urgent)
 
-    def _contain(self, calls: Sequence[WaitingRow], error: BaseException) -> None:
-        """Compute the rows of a failed call again, in smaller calls, if this may help."""
+    def _divide(self, failure: Failure) -> list[Sequence[WaitingRow]]:
+        """Return smaller calls for the rows of a failed call; they get the error if none helps."""
+        calls, error = failure.calls, failure.error
         groups = list(dict.fromkeys(call.group for call in calls))
-        if is_out_of_memory(error) and len(calls) > 1:
+        if isinstance(error, BrokenDeviceError):
+            calls = self._move(calls) if error.has_others else calls
+        elif is_out_of_memory(error) and len(calls) > 1:
+            self._limit(failure)
             half = len(calls) // 2
-            self._limit(half)
-            parts = [calls[:half], calls[half:]]
+            return [calls[:half], calls[half:]]
         elif len(groups) > 1 and not isinstance(error, ClosedError):
-            parts = [[call for call in calls if call.group is group] for group in groups]
-        else:
-            for call in calls:
-                call.result.set_exception(error)
-            return
-        for part in parts:
-            self._run(part)
+            log.warning(
+                "a call with %d rows failed; the rows of each of its %d threads are now alone: %s",
+                *(len(calls), len(groups), error),
+            )
+            return [[call for call in calls if call.group is group] for group in groups]
+        for call in calls:
+            call.result.set_exception(error)
+        return []
 
-    def _limit(self, rows: int) -> None:
-        """Limit all later calls, because memory ran out; say so once for each new limit."""
+    def _limit(self, failure: Failure) -> None:
+        """Limit later calls, because memory ran out."""
+        calls = failure.calls
         with self._changed:
-            if self._max_rows is not None and self._max_rows <= rows:
-                return
-            self._max_rows = rows
-        log.warning("the device is out of memory; from now on, a call has at most %d rows", rows)
+            self._limits.lower(failure.method, calls)
+            rows = self._limits.max_rows(calls[0])
+        hypotheses = f" of {calls[0].hypotheses} hypotheses" if calls[0].hypotheses > 1 else ""
+        log.warning(
+            "the device is out of memory (%s, %d rows%s); these rows are computed in smaller "
+            "calls, and later calls of this kind have at most %d rows: %s",
+            *(failure.method, len(calls), hypotheses, rows, failure.error),
+        )
+
+    def _move(self, calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
+        """Let rows wait for another thread, because the GPU of this thread is broken.
+
+        Rows that were moved before are left: they may be the reason why GPUs break.
+
+        Returns:
+            The rows that are left.
+        """
+        left = [call for call in calls if call.was_moved]
+        with self._changed:
+            moved = without_closed([call for call in calls if not call.was_moved])
+            for call in moved:
+                call.was_moved = True
+            self._queue.add(moved)
+            self._workers.replace()
+            self._changed.notify_all()
+        return left
+
+
+def forget_variables(error: BaseException) -> None:
+    """Free the variables of the functions that an error has ended: the arrays of a failed call."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 def without_closed(calls: Sequence[WaitingRow]) -> Sequence[WaitingRow]:
@@ -280,19 +351,21 @@ def is_interactive(calls: Sequence[WaitingRow]) -> bool:
     return any(call.run.interactive for call in calls)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error of the engine says that memory ran out."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
-
-
-def encode(engine: Engine, rows: Sequence[Encoding]) -> Encoded:
+def encode(engine: Engine, rows: Sequence[Encoding], *, again: bool = False) -> Encoded:
     """Return the encoder output of rows, and keep the outputs that later calls need.
 
     Only rows without an output are encoded, each once, although it may occur several times.
+
+    Args:
+        engine: encodes.
+        rows: of a call, in order.
+        again: encode all rows, and keep nothing. See `EngineTraits.encodes_again`.
     """
     # the features first: another thread may set the output, and then free the features
     features = {row: row.features for row in rows}
+    if again:
+        every = (features[row] for row in rows)
+        return engine.encode(np.stack([values for values in every if values is not None]))
     new = {row: values for row, values in features.items() if row.output is None}
     if not new:
         return engine.join([row.output for row in rows if row.output is not None])
@@ -333,6 +406,7 @@ class SharedModel:
         is_multilingual: see `protocols.Engine`.
         n_mels: see `protocols.Engine`.
         tokenizer: see `protocols.Engine`.
+        on_gpu: whether a further row of a call costs little, and a further call much.
     """
 
     def __init__(
@@ -341,7 +415,10 @@ class SharedModel:
         engine = scheduler.engine
         self.is_multilingual, self.n_mels = engine.is_multilingual, engine.n_mels
         self.tokenizer = engine.tokenizer
-        self._feature_type = EngineTraits.of(engine).feature_type
+        traits = EngineTraits.of(engine)
+        self._feature_type = traits.feature_type
+        self.on_gpu = traits.device == "cuda"
+        self._window_step = GPU_WINDOW_STEP if self.on_gpu else WINDOW_STEP
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
         self._scheduler, self._share, self._position = scheduler, run, position
         self._batch_size = options.chosen_batch_size
@@ -359,6 +436,18 @@ class SharedModel:
             yield
         finally:
             del self._thread.position
+
+    @contextmanager
+    def first_decoding(self) -> Iterator[None]:
+        """Say that rows of this thread are first decodings, until the end of a `with` block.
+
+        On a GPU, they may wait for the rows of other chunks. Retries do not.
+        """
+        self._thread.is_first = True
+        try:
+            yield
+        finally:
+            del self._thread.is_first
 
     @contextmanager
     def withdrawn_after(self, seconds: float) -> Iterator[None]:
@@ -424,15 +513,28 @@ class SharedModel:
         search: SearchOptions | None = None,
         window: int | None = None,
     ) -> WaitingRow:
+        window = window or row.padded_window(MIN_PADDING, self._window_step)
         encoding = row.prepare(self._feature_type, window)
-        max_rows = self._batch_size
+        max_rows, hypotheses = self._batch_size, 1
         key: Hashable = encoding.frames
         if request and search:
             hypotheses = request.sampling.best_of if request.sampling else search.beam_size
             max_rows = max(max_rows * min(self._hypotheses, hypotheses) // hypotheses, 1)
             key = (encoding.frames, self._decode_key(request), search)
         position = getattr(self._thread, "position", self._position)
-        return WaitingRow(key, encoding, self._share, group, position, max_rows, request, search)
+        share = self._share
+        return WaitingRow(
+            key,
+            encoding,
+            share,
+            group,
+            position,
+            max_rows,
+            request,
+            search,
+            hypotheses,
+            is_first=getattr(self._thread, "is_first", False),
+        )
 
     def _decode_key(self, request: DecodeRequest) -> Hashable:
         """Return what the requests of a call must have in common."""

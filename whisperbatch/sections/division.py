@@ -430,19 +430,26 @@ def chunk_recording(
 
 
 def _in_order(sources: Iterable[Iterator[Chunk]], readers: Readers | None) -> Iterator[Chunk]:
-    """Yield the chunks of sections in order."""
+    """Yield the chunks of sections in order.
+
+    The second section begins when the first chunk is known: its text then comes as early as with
+    one reader.
+    """
     if readers is None or readers.most <= 1:
         yield from chain.from_iterable(sources)
         return
-    yield from interleave(
+    begun = threading.Event()
+    for chunk in interleave(
         (_with_place(source, readers) for source in sources),
         at_once=readers.most,
         ended=0,
         depth=MAX_CHUNKS,
         ordered=True,
-        may_start=readers.may_start,
+        may_start=lambda: begun.is_set() and readers.may_start(),
         changed=readers.changed,
-    )
+    ):
+        begun.set()
+        yield chunk
 
 
 def _with_place(chunks: Iterator[Chunk], readers: Readers) -> Iterator[Chunk]:

@@ -57,6 +57,32 @@ def test_a_chunk_with_uncovered_speech_is_split_and_decoded_again() -> None:
     assert [(call.start, call.end) for call in engine.calls] == [(0, 7.2), (4, 7.2), (0, 3.2)]
 
 
+def test_on_a_gpu_the_parts_of_a_retry_are_decoded_in_one_call() -> None:
+    """The text is the same."""
+    steps = []
+    for on_gpu in (False, True):
+        engine = word_engine(SPOKEN, stops_early)
+        [result] = decode(engine, chunk(SPANS), on_gpu=on_gpu)
+        assert text(result) == TEXT
+        steps.append(engine.batch_sizes["decode"])
+    assert steps == [[1, 1, 1], [1, 2]]
+
+
+def test_parts_that_are_decoded_at_once_change_no_decision() -> None:
+    """Of a strategy that cannot help, the other parts are decoded in vain."""
+
+    def lost(call: Call, words: Sequence[str]) -> DecodedWords:
+        random = Random(repr((call.start, call.end)))  # noqa: S311 - no cryptography
+        kept = [word for word in words if random.random() < 0.7]
+        return DecodedWords(kept, random.uniform(-1.5, -0.1))
+
+    results = [
+        decode(word_engine(SPOKEN, lost), chunk(SPANS), on_gpu=on_gpu) for on_gpu in (False, True)
+    ]
+    assert segments(results[0][0]) == segments(results[1][0])
+    assert results[0][0].omissions == results[1][0].omissions
+
+
 def test_all_failed_rows_and_no_others_are_decoded_again_together() -> None:
     engine = word_engine(SPOKEN, stops_early)
     short = chunk([(0.0, 3.2)])

@@ -4,7 +4,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engines.architectures import MODELS, PARAMETERS
-from whisperbatch.engines.memory import MemoryUse, choose_batch_size
+from whisperbatch.engines.memory import (
+    MemoryUse,
+    _log_unknown_memory,
+    choose_batch_size,
+    choose_batches,
+)
 
 GIB = 1 << 30
 DEVICES = (6, 8, 12, 16, 24, 48, 80)  # GiB
@@ -16,11 +21,23 @@ def float16(model: str) -> MemoryUse:
     return MemoryUse.of(MODELS[model], weight_bytes=2, value_bytes=2)
 
 
-def sizes(model: str, hypotheses: int) -> tuple[int, ...]:
-    """The batch size on each device."""
-    devices = (round(REPORTED * size * GIB) for size in DEVICES)
+def memory(size: int) -> list[int | None]:
+    """The memory that a driver reports for a device of this size in GiB."""
+    return [round(REPORTED * size * GIB)]
+
+
+def sizes(model: str, hypotheses: int, *, batches: int | None = None) -> tuple[int, ...]:
+    """The batch size on each device, with the default number of batches at a time."""
     use = float16(model)
-    return tuple(choose_batch_size([device], use, hypotheses=hypotheses) for device in devices)
+    return tuple(
+        choose_batch_size(
+            memory(size),
+            use,
+            hypotheses=hypotheses,
+            batches=batches or choose_batches(memory(size), use),
+        )
+        for size in DEVICES
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -54,7 +71,43 @@ def test_the_terms_of_large_v3() -> None:
 def test_the_batch_size_of_models_and_devices(
     model: str, hypotheses: int, expected: tuple[int, ...]
 ) -> None:
-    assert sizes(model, hypotheses) == expected
+    assert sizes(model, hypotheses, batches=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("tiny", (2, 2, 2, 2, 2, 2, 2)),
+        ("turbo", (1, 2, 2, 2, 2, 2, 2)),
+        ("large-v3", (1, 1, 1, 1, 2, 2, 2)),
+    ],
+)
+def test_two_batches_at_a_time_have_at_least_eight_rows(
+    model: str, expected: tuple[int, ...]
+) -> None:
+    assert tuple(choose_batches(memory(size), float16(model)) for size in DEVICES) == expected
+
+
+def test_the_smallest_device_decides_about_the_batches() -> None:
+    assert choose_batches([80 * GIB, 6 * GIB], float16("turbo")) == 1
+    assert choose_batches([None], float16("large-v3")) == 2  # a batch of 8 rows, as on a CPU
+
+
+def test_unknown_memory_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    _log_unknown_memory.cache_clear()
+    for _ in range(2):
+        choose_batch_size([None], float16("tiny"), hypotheses=1)
+    _log_unknown_memory.cache_clear()
+    assert len(caplog.messages) == 1
+    assert "the memory of the GPU is unknown" in caplog.text
+
+
+def test_a_second_array_of_scores_needs_more_memory() -> None:
+    one, two = (
+        MemoryUse.of(MODELS["turbo"], weight_bytes=2, value_bytes=2, score_arrays=count)
+        for count in (1, 2)
+    )
+    assert two.row - one.row == 2 * 20 * 1500 * 1500
 
 
 def test_the_table_of_the_documentation() -> None:

@@ -112,6 +112,15 @@ FEATURES: Final = (
 )
 
 
+LONG: Final = (
+    Feature("multilingual", {"multilingual": True}, "long.wav"),
+    Feature("previous text", {"condition_on_previous_text": True}, "long.wav"),
+    Feature("clips", {"clip_timestamps": ((2.5, 320.0), (330.0, None))}, "long.wav"),
+    Feature("prefix", {"language": "fr", "prefix": "Oh", "vad": False}, "long.wav"),
+    Feature("speakers", {"diarize": True, "word_timestamps": True}, "long.wav"),
+)
+"""Features of a recording of several sections that a plan does not divide."""
+
 DIVIDED: Final = (
     Feature("defaults", {}, "long.wav"),
     Feature(

@@ -15,6 +15,7 @@ from tests.unit.front_doors.features import (
     AUDIBLE,
     DIVIDED,
     FEATURES,
+    LONG,
     LOUD,
     Feature,
     write_recordings,
@@ -89,6 +90,19 @@ def test_the_parts_of_a_recording_give_what_transcribe_gives(
     feature: Feature, place: Place, expected: Expected
 ) -> None:
     assert work_on_plan(feature, place, spans=2) == json_of(expected(feature))
+
+
+@pytest.mark.parametrize("feature", [*DIVIDED, *LONG], ids=lambda feature: feature.name)
+def test_several_readers_give_what_one_reader_gives(
+    feature: Feature, place: Place, expected: Expected
+) -> None:
+    path, options = place.path(feature), {**place.options(feature), "readers": 3}
+    whole = expected(feature).to_dict()
+    with Transcriber(place.engine()) as asr:
+        assert asr.transcribe(path, **options).to_dict() == whole
+        assert asr.submit(path, **options).result(60).to_dict() == whole
+        both = asr.transcribe_many([path, path], **options)
+        assert [transcript.to_dict() for transcript in both] == [whole, whole]
 
 
 def test_the_language_of_a_recording_replaces_the_candidates(place: Place) -> None:

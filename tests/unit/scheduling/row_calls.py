@@ -18,7 +18,13 @@ from tests.unit.counting_source import TIMEOUT
 from tests.unit.fakes import EncodedRow, FakeEngine
 from whisperbatch.prefetch import Workers
 from whisperbatch.recording import Encoding
-from whisperbatch.scheduling.call_queue import CallQueue, RunShare, WaitingRow
+from whisperbatch.scheduling.call_queue import (
+    CallQueue,
+    Limit,
+    RunShare,
+    WaitingRow,
+    no_limit,
+)
 from whisperbatch.scheduling.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -37,6 +43,11 @@ def row_call(
     """Return the language detection of a row whose features all have the value `level`."""
     row = Encoding(frames, np.full((80, frames), level, np.float32))
     return WaitingRow(key, row, run, group, (0, start), max_rows)
+
+
+def at_most(rows: int | None) -> Limit:
+    """Return a limit for all calls; None for no limit."""
+    return no_limit if rows is None else lambda _: rows
 
 
 def level_of(row: EncodedRow) -> dict[str, float]:

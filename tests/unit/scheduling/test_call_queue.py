@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
-from tests.unit.scheduling.row_calls import row_call
+from tests.unit.scheduling.row_calls import at_most, row_call
 from whisperbatch.scheduling.call_queue import MAX_PASSED_OVER, CallQueue, RunShare, WaitingRow
 
 LATER = 10**6  # a position after all others
@@ -18,7 +18,7 @@ LATER = 10**6  # a position after all others
 def take_all(queue: CallQueue, max_rows: int | None = None) -> list[list[WaitingRow]]:
     taken = []
     while queue:
-        taken.append(queue.take(max_rows))
+        taken.append(queue.take(at_most(max_rows)))
     return taken
 
 
@@ -100,7 +100,7 @@ def test_a_small_limit_of_one_run_does_not_limit_calls_without_its_rows() -> Non
 def test_the_limit_of_all_calls_is_respected(limit: int | None, expected: int) -> None:
     queue, run = CallQueue(), RunShare()
     queue.add(row_call(run, start, max_rows=4) for start in range(12))
-    assert len(queue.take(limit)) == expected
+    assert len(queue.take(at_most(limit))) == expected
 
 
 @pytest.mark.parametrize("same_key", [True, False])
@@ -233,7 +233,7 @@ def test_a_call_that_cannot_be_fuller_because_of_the_limit_is_not_preferred(limi
     queue, run = CallQueue(), experienced()
     queue.add(row_call(run, start, "rare") for start in range(2))
     queue.add(row_call(run, 10 + start, "common") for start in range(4))
-    assert starts(queue.take(limit)) == [0, 1][:limit]
+    assert starts(queue.take(at_most(limit))) == [0, 1][:limit]
 
 
 def test_a_row_is_not_passed_over_in_favour_of_another_run() -> None:
@@ -333,7 +333,7 @@ def test_free_workers_share_the_rows(rows: str, free: int, expected: list[str]) 
 def test_the_share_of_a_free_worker_respects_the_limit_of_all_calls() -> None:
     queue, run = CallQueue(), RunShare()
     queue.add(row_call(run, start, max_rows=8) for start in range(12))
-    assert [len(queue.take(2, free=2)), len(queue.take(8, free=2))] == [2, 5]
+    assert [len(queue.take(at_most(rows), free=2)) for rows in (2, 8)] == [2, 5]
 
 
 class CheckedQueue:
@@ -360,7 +360,7 @@ class CheckedQueue:
     def take(self, limit: int | None) -> None:
         times = {call.run: call.run.virtual_time for call in self.waiting}
         rows = {run: run.rows for run in times}
-        taken = self._queue.take(limit)
+        taken = self._queue.take(at_most(limit))
         run = taken[0].run
         assert times[run] == min(times.values())  # the share that has had least
         self._check_rows(taken, limit)

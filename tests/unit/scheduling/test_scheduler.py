@@ -1,9 +1,12 @@
 """Rows of many threads share calls; urgent rows; calls for which the memory is too small."""
 
+import gc
 import logging
+import re
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,17 +17,18 @@ import numpy.typing as npt
 import pytest
 
 from tests.unit.counting_source import TIMEOUT, wait_until
-from tests.unit.fakes import EncodedRow, FakeEncoded, worker_threads
+from tests.unit.fakes import EncodedRow, FakeEncoded, FakeEngine, worker_threads
 from tests.unit.scheduling.row_calls import (
     Caller,
     CountedScheduler,
     GatedEngine,
+    at_most,
     level_of,
     levels,
     row_call,
 )
-from whisperbatch.engines.calls import check_encoded
-from whisperbatch.errors import ClosedError, EngineError
+from whisperbatch.engines.calls import Calls, check_encoded
+from whisperbatch.errors import BrokenDeviceError, ClosedError, EngineError, WhisperBatchError
 from whisperbatch.options import SearchOptions
 from whisperbatch.protocols import Decoded, DecodeRequest, Encoded
 from whisperbatch.scheduling import READING, RunShare, Scheduler
@@ -81,6 +85,20 @@ def test_only_the_threads_whose_rows_fail_again_get_the_error() -> None:
         assert scheduler.start(run, 4.0).result() == [4]  # the scheduler goes on
 
 
+def test_rows_that_are_computed_alone_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    engine, run = GatedEngine(failing={"detect_language": {1}}), RunShare()
+    scheduler = CountedScheduler(engine)
+    with scheduler.running(run), caplog.at_level(logging.WARNING):
+        scheduler.hold(run)
+        callers = [scheduler.start(run, level, -level) for level in (1.0, 2.0, 3.0)]
+        engine.gate.set()
+        for caller in callers:
+            caller.wait()
+    [message] = caplog.messages
+    assert message.startswith("a call with 6 rows failed; the rows of each of its 3 threads are")
+    assert message.endswith(" now alone: fake: detect_language failed")
+
+
 def test_an_error_of_encode_reaches_only_the_threads_whose_rows_fail_again() -> None:
     engine, run = GatedEngine(failing={"encode": {1, 2}}), RunShare()
     scheduler = CountedScheduler(engine)
@@ -103,18 +121,21 @@ def test_a_failed_call_with_rows_of_one_thread_is_not_repeated() -> None:
         assert engine.attempts == [2]
 
 
-def test_a_closed_engine_is_not_called_again() -> None:
-    engine = GatedEngine(failing={"detect_language": {1}}, error=ClosedError)
-    run = RunShare()
+@pytest.mark.parametrize("error", [ClosedError, BrokenDeviceError])
+def test_a_closed_or_broken_engine_is_not_called_again(
+    error: type[WhisperBatchError], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, run = GatedEngine(failing={"detect_language": {1}}, error=error), RunShare()
     scheduler = CountedScheduler(engine)
     with scheduler.running(run):
         scheduler.hold(run)
         callers = [scheduler.start(run, level) for level in (1.0, 2.0, 3.0)]
         engine.gate.set()
         for caller in callers:
-            with pytest.raises(ClosedError, match="fake: detect_language failed"):
+            with pytest.raises(error, match="fake: detect_language failed"):
                 caller.result()
     assert engine.attempts == [1, 3]
+    assert caplog.messages == []
 
 
 def test_an_exception_that_ends_programs_reaches_the_thread_that_waits() -> None:
@@ -372,7 +393,7 @@ def test_urgent_rows_have_one_key_and_respect_the_limits() -> None:
     queue.add(row_call(one, start, "ab"[start % 2], max_rows=9) for start in range(4))
     queue.add(row_call(other, start, "a", max_rows=9) for start in range(4))
     queue.add(row_call(run, start, "a") for start in range(4))
-    taken = queue.take_urgent([row_call(run)], 5)
+    taken = queue.take_urgent([row_call(run)], at_most(5))
     assert {call.key for call in taken} == {"a"}
     assert {call.run for call in taken} == {one, other}
     assert len(taken) == 5
@@ -645,10 +666,7 @@ ERRORS = [
     EngineError("CUDA out of memory"),
     EngineError("fake: CUDA failed with error out of memory"),
     RuntimeError("std::bad_alloc"),
-    RuntimeError("Failed to allocate 5 GB"),
-    OSError("[Errno 12] Cannot allocate memory"),
 ]
-MESSAGE = "the device is out of memory; from now on, a call has at most {} rows"
 
 
 def with_capacity(rows: int, error: Exception) -> Callable[[int], None]:
@@ -671,6 +689,13 @@ def out_of_memory(
     return engine, CountedScheduler(engine)
 
 
+def limits_of(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int]]:
+    """The rows of each call that ran out of memory, and the limit of later calls, of the log."""
+    message = r"out of memory \(\w+, (\d+) rows\).* at most (\d+) rows: "
+    found = [re.search(message, line) for line in caplog.messages]
+    return [(int(match[1]), int(match[2])) for match in found if match]
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
     error: Exception, caplog: pytest.LogCaptureFixture
@@ -683,7 +708,8 @@ def test_a_call_is_divided_and_later_calls_have_at_most_half_the_rows(
         engine.attempts.clear()
         assert scheduler.start(run, 1, 2, 3, 4, 5, 6).result() == [1, 2, 3, 4, 5, 6]
     assert engine.attempts == [4, 2]
-    assert caplog.messages == [MESSAGE.format(4)]
+    assert limits_of(caplog) == [(8, 4)]
+    assert str(error) in caplog.text
 
 
 def test_the_limit_holds_for_all_later_runs() -> None:
@@ -702,20 +728,74 @@ def test_a_call_is_divided_until_the_memory_is_enough(caplog: pytest.LogCaptureF
         engine.attempts.clear()
         assert scheduler.start(run, 1, 2, 3).result() == [1, 2, 3]
     assert engine.attempts == [1, 1, 1]  # half of the failed call with 3 rows
-    assert caplog.messages == [MESSAGE.format(3), MESSAGE.format(1)]
+    assert limits_of(caplog) == [(7, 3), (3, 1), (4, 1)]  # each division is logged
 
 
-def test_the_limit_never_rises(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_later_failure_with_more_rows_does_not_raise_the_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Calls that are in progress when the limit is set may fail later, with more rows."""
     engine, scheduler = out_of_memory(2)
+    scheduler._limits.lower("detect_language", [row_call(RunShare())] * 2)  # at most one row
     with scheduler.running(run := RunShare()), caplog.at_level(logging.WARNING):
-        scheduler.start(run, 1, 2, 3).result()
-        assert engine.attempts == [3, 1, 2]
-        scheduler._max_rows = None  # as in a call that began before
+        calls = [row_call(run, level=level) for level in range(1, 9)]
+        scheduler._run(calls)  # a call that began before
+        assert engine.attempts == [8, 4, 2, 2, 4, 2, 2]
+        assert limits_of(caplog) == [(8, 1), (4, 1), (4, 1)]
         engine.attempts.clear()
-        scheduler.start(run, *range(1, 9)).result()
-    assert engine.attempts == [8, 4, 2, 2, 4, 2, 2]
-    assert caplog.messages == [MESSAGE.format(1), MESSAGE.format(4), MESSAGE.format(2)]
+        scheduler.start(run, 1, 2).result()
+    assert engine.attempts == [1, 1]
+
+
+def test_the_arrays_of_a_failed_call_are_freed_before_its_halves_are_computed() -> None:
+    """Otherwise the halves have less memory than the call."""
+
+    class Arrays:
+        pass
+
+    held: list[weakref.ref[Arrays]] = []
+    alive: list[int] = []
+    engine, scheduler = out_of_memory(4)
+
+    def fail_with_arrays(rows: int) -> None:
+        alive.append(sum(reference() is not None for reference in held))
+        arrays = Arrays()
+        held.append(weakref.ref(arrays))
+        if rows > 1:
+            with Calls("fake")():
+                raise RuntimeError("CUDA failed with error out of memory")
+
+    engine.fail = fail_with_arrays
+    gc.disable()  # cycles would be freed at any time
+    try:
+        with scheduler.running(run := RunShare()):
+            assert scheduler.start(run, 1, 2, 3, 4).result() == [1, 2, 3, 4]
+    finally:
+        gc.enable()
+    assert engine.attempts == [4, 2, 1, 1, 2, 1, 1]
+    assert alive == [0] * 7
+
+
+def test_an_error_that_reaches_its_thread_holds_no_encoder_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Output(FakeEncoded):
+        pass
+
+    held: list[weakref.ref[Output]] = []
+    engine, scheduler = out_of_memory(0, EngineError("broken"))
+
+    def encode(features: npt.NDArray[np.float32]) -> Output:
+        output = Output(FakeEngine.encode(engine, features).items)
+        held.append(weakref.ref(output))
+        return output
+
+    monkeypatch.setattr(engine, "encode", encode)
+    with scheduler.running(run := RunShare()):
+        with pytest.raises(EngineError) as caught:
+            scheduler.start(run, 1).result()
+        assert caught.value.__traceback__
+        assert [reference() for reference in held] == [None]
 
 
 def test_the_rows_of_all_threads_of_a_divided_call_are_computed() -> None:
@@ -738,6 +818,7 @@ def test_a_row_for_which_the_memory_is_too_small_fails(caplog: pytest.LogCapture
         assert caplog.messages == []
         with pytest.raises(EngineError, match="CUDA out of memory"):
             scheduler.start(run, 1, 2).result()
+        assert limits_of(caplog) == [(2, 1)]
     assert engine.attempts == [1, 2, 1, 1]
 
 

@@ -14,7 +14,7 @@ from tests.unit.scheduling.row_calls import Caller, CountedScheduler, GatedEngin
 from whisperbatch.errors import EngineError
 from whisperbatch.options import Options, SearchOptions
 from whisperbatch.protocols import DecodeRequest, FeatureType, Sampling
-from whisperbatch.recording import RecordingState, Row
+from whisperbatch.recording import MIN_PADDING, WINDOW_STEP, RecordingState, Row
 from whisperbatch.scheduling import RunShare, SharedModel
 from whisperbatch.types import Chunk
 
@@ -100,7 +100,7 @@ def test_rows_wait_in_the_type_that_the_engine_computes_with(
         assert len(run.model.detect_languages([row])) == 1
         assert row.encoding.features is not None
         assert row.encoding.features.dtype == dtype
-        assert row.encoding.frames == row.window
+        assert row.encoding.frames == row.padded_window(MIN_PADDING, WINDOW_STEP)
     assert run.engine.features.dtype == dtype
     assert row.features.dtype == np.float32
 
@@ -158,6 +158,40 @@ def test_a_call_keeps_only_the_outputs_that_are_needed_again() -> None:
         assert run.engine.batch_sizes["encode"] == [2]
         assert run.decode(other) == ["2"]
         assert run.engine.batch_sizes["encode"] == [2, 1]
+
+
+def test_an_engine_that_encodes_again_never_splits_or_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("an encoder output is stored")
+
+    monkeypatch.setattr(FakeEngine, "encodes_again", True, raising=False)
+    for method in ("split", "join"):
+        monkeypatch.setattr(FakeEngine, method, refuse)
+    with sharing() as run:
+        rows = rows_of(1, 2, 3)
+        for row in rows:
+            row.encoding.keep = True
+        assert levels(run.model.detect_languages(rows[:2])) == [1, 2]
+        assert run.decode(rows) == ["1", "2", "3"]  # scored and new rows
+        assert run.decode([rows[2], rows[0], rows[2]]) == ["3", "1", "3"]
+        assert all(row.encoding.output is None for row in rows)
+    assert run.engine.batch_sizes["encode"] == [2, 3, 3]
+
+
+def test_too_little_memory_for_many_beams_does_not_limit_greedy_calls() -> None:
+    def fail_once(rows: int) -> None:
+        run.engine.fail = lambda _: None
+        raise EngineError("cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED")
+
+    rows, greedy = rows_of(*range(12)), replace(SEARCH, beam_size=1)
+    with sharing(Options(batch_size=12)) as run:
+        run.engine.fail = fail_once
+        for search in (SEARCH, greedy, SEARCH):
+            assert run.decode(rows, search=search) == [str(level) for level in range(12)]
+        assert SEARCH.beam_size == 5
+        assert run.engine.attempts == [12, 6, 6, 12, 6, 6]
 
 
 def test_kept_rows_are_not_encoded_again_after_a_failure() -> None:

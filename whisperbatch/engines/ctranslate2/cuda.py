@@ -32,7 +32,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -45,11 +45,15 @@ import numpy as np
 from whisperbatch.errors import OptionError
 from whisperbatch.models.architecture import RandomModel
 from whisperbatch.models.model_bin import write_model_bin
-from whisperbatch.threads import Lock
+from whisperbatch.threads import Lock, in_new_thread
 
 log = logging.getLogger(__name__)
 
 FIRST_WITHOUT_CUDNN: Final = (4, 6, 3)  # version of CTranslate2
+RECOMMENDED: Final = (4, 8, 1)
+"""The version of CTranslate2 from which the encoder holds the attention scores once, not twice
+(OpenNMT/CTranslate2#2066): 90 MB for each row of large-v3. Before 4.7.0, times of words were wrong
+in bfloat16 (#1972). Before 4.6.3, a filter of the alignment ran on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +120,45 @@ def install_hint(library: str) -> str:
     return "pip install nvidia-cublas-cu12"
 
 
+def other_cublas(libraries: CudaLibraries = LIBRARIES) -> Path | None:
+    """Return cuBLAS of another version of CUDA in an installed package; None if there is none.
+
+    CTranslate2 opens cuBLAS of the version for which it was built, by name, and the linker compares
+    this name with the file or the name in the library. So no other version can be loaded in its
+    place, unless a link with the expected name lies in a folder of LD_LIBRARY_PATH.
+    """
+    pattern = re.sub(r"12", "*", libraries.cublas[-1])
+    for folder in _library_folders(libraries):
+        for path in sorted(folder.glob(pattern)):
+            if path.name not in libraries.cublas:
+                return path
+    return None
+
+
+def ctranslate2_version() -> tuple[int, ...]:
+    """Return the version of CTranslate2, as numbers."""
+    return tuple(map(int, re.findall(r"\d+", version("ctranslate2"))[:3]))
+
+
+@functools.cache
+def warn_of_old_version() -> None:
+    """Log a warning, once per process, if CTranslate2 is older than `RECOMMENDED`."""
+    if ctranslate2_version() < RECOMMENDED:
+        recommended = ".".join(map(str, RECOMMENDED))
+        log.warning(
+            "CTranslate2 %s needs more memory on a GPU than version %s, and older versions are "
+            'slower or give wrong times in bfloat16: pip install "ctranslate2>=%s"',
+            *(version("ctranslate2"), recommended, recommended),
+        )
+
+
 def _needs_cudnn(libraries: CudaLibraries) -> bool:
     """Return whether CTranslate2 comes from a package that opens cuDNN by name.
 
     Builds without a copy of cuDNN either do without cuDNN or link to it. On Windows, later packages
     contain a copy, too, but never call it.
     """
-    numbers = tuple(map(int, re.findall(r"\d+", version("ctranslate2"))[:3]))
-    return numbers < FIRST_WITHOUT_CUDNN and any(
+    return ctranslate2_version() < FIRST_WITHOUT_CUDNN and any(
         any(folder.parent.glob(libraries.bundled_cudnn)) for folder in _package("ctranslate2")
     )
 
@@ -147,11 +182,14 @@ def _package(name: str) -> list[Path]:
 def _load(name: str, folders: Sequence[Path]) -> bool:
     """Load a library, and return whether it is loaded.
 
-    The symbols are global (RTLD_GLOBAL), so that libraries of the same set find each other.
+    The symbols of cuBLAS stay local: CTranslate2 asks the library for each of them (dlsym), and
+    PyTorch may load cuBLAS 13 into the same process. Those of cuDNN are global, so that its parts
+    find each other.
     """
+    mode = ctypes.RTLD_GLOBAL if "cudnn" in name else ctypes.RTLD_LOCAL
     with suppress(OSError):
         # 0 is the search of LoadLibraryA, which includes PATH; Linux ignores the argument
-        ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL, winmode=0)
+        ctypes.CDLL(name, mode=mode, winmode=0)
         return True
     for path in (folder / name for folder in folders):
         if not path.is_file():
@@ -159,7 +197,7 @@ def _load(name: str, folders: Sequence[Path]) -> bool:
         if add_dll_directory := getattr(os, "add_dll_directory", None):  # on Windows
             add_dll_directory(str(path.parent))
         try:
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(path), mode=mode)
         except OSError as error:
             log.info("%s does not load: %s", path, error)
         else:
@@ -182,7 +220,7 @@ PROBE: Final = RandomModel(
 """A model of 370 KB."""
 
 DRIVER: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-SUCCESS: Final = 0  # CUDA_SUCCESS
+NO_MEMORY: Final = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 _problems: dict[int, str | None] = {}  # by device number
 _lock = Lock()
@@ -275,7 +313,7 @@ def _find_problem(device_index: int) -> str | None:
         if "cudnn" in library:  # CTranslate2 would end the process
             return _problem(device_index, f"{library} is not found", library)
     try:
-        encode_silence("cuda", device_index)
+        in_new_thread(functools.partial(encode_silence, "cuda", device_index))
     except Exception as error:  # noqa: BLE001 - RuntimeError, and the errors of the bindings
         text = " ".join(str(error).split()) or type(error).__name__
         # a build of CTranslate2 may do without cuBLAS 12, so only its own error counts
@@ -285,31 +323,157 @@ def _find_problem(device_index: int) -> str | None:
 
 def _problem(device_index: int, text: str, missing_library: str | None) -> str:
     remedy = f"; {install_hint(missing_library)}" if missing_library else ""
+    if missing_library in LIBRARIES.cublas and (other := other_cublas()):
+        remedy += f" ({other.name} of another CUDA version does not serve)"
     return f"CUDA device {device_index} cannot be used: {text}{remedy}"
+
+
+class Driver:
+    """Functions of NVIDIA's driver for one device (CUDA Driver API, cuda.h).
+
+        CUresult cuInit(unsigned int flags)
+        CUresult cuDeviceGet(CUdevice *device, int ordinal)        CUdevice is an int
+
+    CTranslate2 reports nothing about the memory. nvidia-smi numbers the devices differently: the
+    driver, as CTranslate2, counts only the devices of CUDA_VISIBLE_DEVICES.
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+
+    Attributes:
+        device: the driver's handle of the device.
+
+    Raises:
+        OSError: there is no driver, or a function failed.
+        AttributeError: the driver lacks a function.
+    """
+
+    def __init__(self, device_index: int) -> None:
+        self._library = ctypes.CDLL(DRIVER)
+        self.device = ctypes.c_int()
+        self.call("cuInit", ctypes.c_uint(0))
+        self.call("cuDeviceGet", ctypes.byref(self.device), ctypes.c_int(device_index))
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Call a function.
+
+        Raises:
+            OSError: the function failed; `errno` is its result.
+            AttributeError: the driver lacks the function.
+        """
+        if result := getattr(self._library, function)(*arguments):
+            raise OSError(result, f"{function} failed")
 
 
 def total_memory(device_index: int) -> int | None:
     """Return the total memory of a CUDA device in bytes; None if it cannot be found out.
 
-    CTranslate2 does not report it. nvidia-smi numbers the devices differently: the driver, as
-    CTranslate2, counts only the devices of CUDA_VISIBLE_DEVICES. The functions are part of the CUDA
-    Driver API (cuda.h):
-
-        CUresult cuInit(unsigned int flags)
-        CUresult cuDeviceGet(CUdevice *device, int ordinal)        CUdevice is an int
         CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
     Args:
         device_index: number of the device, as CTranslate2 counts.
     """
-    device, size = ctypes.c_int(), ctypes.c_size_t()
+    size = ctypes.c_size_t()
     try:
-        driver = ctypes.CDLL(DRIVER)
-        found = (
-            driver.cuInit(ctypes.c_uint(0)) == SUCCESS
-            and driver.cuDeviceGet(ctypes.byref(device), ctypes.c_int(device_index)) == SUCCESS
-            and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == SUCCESS
-        )
-    except (OSError, AttributeError):  # no driver, or a driver without a function
+        driver = Driver(device_index)
+        driver.call("cuDeviceTotalMem_v2", ctypes.byref(size), driver.device)
+    except (OSError, AttributeError):
         return None
-    return size.value if found else None
+    return size.value
+
+
+RELEASE_THRESHOLD: Final = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+WITHOUT_LIMIT: Final = (1 << 64) - 1
+
+
+def keep_memory(device_index: int) -> None:
+    """Let a device's memory pool keep the memory that CTranslate2 frees, for its next call.
+
+    CTranslate2 takes its arrays from the default pool (cudaMallocAsync, src/cuda/allocator.cc). By
+    default, the pool gives free memory back whenever the process waits for the device, several
+    times in each call, and takes it again: gigabytes for a full batch.
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+    """
+    with suppress(OSError, AttributeError):
+        set_release_threshold(device_index, WITHOUT_LIMIT)
+
+
+def set_release_threshold(device_index: int, size: int) -> None:
+    """Set the free memory that a device's memory pool keeps, in bytes. CUDA's default is 0.
+
+        CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
+        CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+        size: at most `WITHOUT_LIMIT`.
+
+    Raises:
+        OSError: there is no driver, or a function failed.
+        AttributeError: the driver has no memory pools.
+    """
+    driver, threshold = Driver(device_index), ctypes.c_uint64(size)
+    pool = _default_pool(driver)
+    attribute = ctypes.c_int(RELEASE_THRESHOLD)
+    driver.call("cuMemPoolSetAttribute", pool, attribute, ctypes.byref(threshold))
+
+
+def return_memory(device_index: int) -> None:
+    """Give the free memory of a device's memory pool back, for other programs.
+
+        CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+    """
+    with suppress(OSError, AttributeError):
+        driver = Driver(device_index)
+        driver.call("cuMemPoolTrimTo", _default_pool(driver), ctypes.c_size_t(0))
+
+
+def _default_pool(driver: Driver) -> ctypes.c_void_p:
+    pool = ctypes.c_void_p()
+    driver.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), driver.device)
+    return pool
+
+
+def device_fails(device_index: int) -> bool:
+    """Return whether a device fails because of an earlier error, until the process ends.
+
+    CUDA returns some errors again in every later call. Waits for the work of the device. The
+    context is that of CTranslate2, which uses the primary context.
+
+        CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
+        CUresult cuCtxPushCurrent_v2(CUcontext context)
+        CUresult cuCtxSynchronize(void)
+        CUresult cuCtxPopCurrent_v2(CUcontext *context)
+        CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+
+    Args:
+        device_index: number of the device, as CTranslate2 counts.
+    """
+    try:
+        driver = Driver(device_index)
+        with _primary_context(driver):
+            driver.call("cuCtxSynchronize")
+    except AttributeError:
+        return False
+    except OSError as error:
+        return error.errno not in (None, NO_MEMORY)  # None: there is no driver
+    return False
+
+
+@contextmanager
+def _primary_context(driver: Driver) -> Iterator[None]:
+    context = ctypes.c_void_p()
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), driver.device)
+    try:
+        driver.call("cuCtxPushCurrent_v2", context)
+        try:
+            yield
+        finally:
+            driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+    finally:
+        driver.call("cuDevicePrimaryCtxRelease_v2", driver.device)

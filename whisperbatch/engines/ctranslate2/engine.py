@@ -4,13 +4,16 @@
 
 `decode` calls CTranslate2 twice: `generate` decodes the rows, and `align` finds the times. Types of
 CTranslate2 are converted to ours, and back.
+
+On CUDA, encoder output stays on the GPU that computed it (`replicas.py`): all methods with this
+output run there. The scheduler encodes a row again instead of storing its output.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import ctranslate2
 import numpy as np
@@ -18,10 +21,21 @@ import numpy.typing as npt
 
 from whisperbatch.engines.alignment import NO_TOKENS, SECONDS_PER_POSITION
 from whisperbatch.engines.calls import Calls, check_encoded
-from whisperbatch.engines.ctranslate2.cuda import FRAMES, total_memory
-from whisperbatch.engines.ctranslate2.weights import CTranslate2Weights
+from whisperbatch.engines.ctranslate2.cuda import (
+    FRAMES,
+    RECOMMENDED,
+    ctranslate2_version,
+    total_memory,
+    warn_of_old_version,
+)
+from whisperbatch.engines.ctranslate2.replicas import Replica, Replicas
 from whisperbatch.engines.devices import choose_compute_type, share_cores
-from whisperbatch.engines.memory import MemoryUse, choose_batch_size, return_freed_memory
+from whisperbatch.engines.memory import (
+    MemoryUse,
+    choose_batch_size,
+    choose_batches,
+    return_freed_memory,
+)
 from whisperbatch.engines.model_info import ModelInfo
 from whisperbatch.engines.settings import CTranslate2Settings
 from whisperbatch.errors import EngineError, OptionError
@@ -36,9 +50,12 @@ from whisperbatch.protocols import (
     Encoded,
     FeatureType,
     Hypothesis,
+    Sampling,
 )
 from whisperbatch.text.messages import description, shown
 from whisperbatch.threads import Lock, cached_property
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +65,12 @@ class EncodedView:
     Attributes:
         rows: number of rows.
         view: shape (rows, positions, d_model).
+        replica: number of the engine's replica that holds the view.
     """
 
     rows: int
     view: ctranslate2.StorageView
+    replica: int = 0
 
     @classmethod
     def from_array(cls, output: npt.NDArray[np.float32]) -> "EncodedView":
@@ -97,6 +116,98 @@ def generation_settings(options: SearchOptions, prompt_length: int) -> dict[str,
         "return_scores": True,
         "return_no_speech_prob": True,
     }
+
+
+def generate(
+    model: Any,  # noqa: ANN401 - untyped
+    output: ctranslate2.StorageView,
+    requests: Sequence[DecodeRequest],
+    options: SearchOptions,
+) -> list[Any]:
+    """Search for the texts of rows, and return CTranslate2's results."""
+    results: list[Any] = model.generate(
+        output,
+        [list(request.prompt) for request in requests],
+        beam_size=options.beam_size,
+        patience=options.patience,
+        length_penalty=options.length_penalty,
+        **generation_settings(options, len(requests[0].prompt)),
+    )
+    return results
+
+
+def sample(
+    model: Any,  # noqa: ANN401 - untyped
+    output: ctranslate2.StorageView,
+    requests: Sequence[DecodeRequest],
+    options: SearchOptions,
+) -> list[Any]:
+    """Sample texts of rows in one call, on CUDA, and return CTranslate2's results.
+
+    A seed does not repeat a sample. CTranslate2 seeds the generators of a thread at their first
+    use, with the seed of the process, and has a generator for each place of the batch.
+    """
+    first, *_ = map(sampling_of, requests)
+    ctranslate2.set_random_seed(first.seed)
+    results: list[Any] = model.generate(
+        output,
+        [list(request.prompt) for request in requests],
+        **sampling_settings(first),
+        **generation_settings(options, len(requests[0].prompt)),
+    )
+    return results
+
+
+def sampling_of(request: DecodeRequest) -> Sampling:
+    """Return how to sample the text of a row.
+
+    Raises:
+        OptionError: the row is not sampled.
+    """
+    if request.sampling is None:
+        raise OptionError("the rows of a batch must be all sampled, or none of them")
+    return request.sampling
+
+
+def sampling_settings(sampling: Sampling) -> dict[str, Any]:
+    """Return the arguments of CTranslate2's `generate` that sample texts."""
+    return {
+        "beam_size": 1,
+        "num_hypotheses": sampling.best_of,
+        "sampling_topk": 0,
+        "sampling_temperature": sampling.temperature,
+    }
+
+
+AlignCall: TypeAlias = tuple[ctranslate2.StorageView, Sequence[int], Sequence[int]]
+"""Encoder output, the rows of the batch that it has, and those whose texts are aligned; their start
+sequences are equal."""
+
+
+def align_rows(
+    model: Any,  # noqa: ANN401 - untyped
+    calls: Iterable[AlignCall],
+    texts: Sequence[AlignRequest],
+) -> dict[int, Alignment]:
+    """Align texts, and return the alignments of their rows.
+
+    Args:
+        model: CTranslate2's model.
+        calls: of the model.
+        texts: of all rows of the batch.
+    """
+    alignments = {}
+    for view, view_rows, aligned_rows in calls:
+        results = model.align(
+            view,
+            list(texts[aligned_rows[0]].start),
+            [list(texts[row].tokens) if row in aligned_rows else [] for row in view_rows],
+            [max(texts[row].frames, 2) for row in view_rows],
+        )
+        for row, result in zip(view_rows, results, strict=True):
+            if row in aligned_rows:
+                alignments[row] = to_alignment(result)
+    return alignments
 
 
 def _max_length(max_new_tokens: int | None, prompt_length: int) -> int:
@@ -155,6 +266,8 @@ class CTranslate2Engine:
         load_weights: False loads the weights when a call needs them.
 
     Attributes:
+        encodes_again: True on CUDA. There, 64 rows of turbo take about 250 MB in float16, which
+            `split` and `join` copy to the memory of the CPU and back, and convert, in one thread.
         feature_type: float16 on CUDA, if CTranslate2 computes in float16. CTranslate2 would convert
             float32 on the CPU, in one thread, before it copies the features to the GPU
             (src/storage_view.cc, `move_to`). With 16 rows of 128 mel bands, the GPU would wait for
@@ -183,32 +296,48 @@ class CTranslate2Engine:
         self.can_translate = model.can_translate
         in_float16 = device == "cuda" and self._compute_type in FLOAT16
         self.feature_type: FeatureType = np.float16 if in_float16 else np.float32
-        # on CUDA, 16 threads took 100 s more of CPU time for an hour with five beams
-        intra_threads = 1 if device == "cuda" else settings.intra_threads
-        batches, threads = share_cores(settings.inter_threads, intra_threads)
-        self._batches = batches  # of each device
-        self.workers: int = batches * len(settings.devices)
-        self._weights = CTranslate2Weights(
+        self.encodes_again = device == "cuda"
+        self._batches, threads = self._share_cores()
+        self.workers: int = self._batches * len(settings.devices)
+        self._replicas = Replicas(
             model,
-            device=device,
-            device_index=list(settings.devices),
+            device,
+            settings.devices,
             compute_type=self._compute_type,
-            inter_threads=batches,
+            inter_threads=self._batches,
             intra_threads=threads,
             flash_attention=settings.flash_attention,
         )
-        # with several devices, any of them may decode a batch, so encoder output goes to the CPU
-        self._to_cpu = len(settings.devices) > 1
         self._calls = Calls(model.name, self._renew)
         self._is_fallback = not load_weights
         if load_weights:
-            _ = self._weights.model
+            if device == "cuda":
+                warn_of_old_version()
+            self._replicas.load()
             if settings.flash_attention:
                 self._try_flash_attention()
             log.info(
                 "model %s on %s (%s), CTranslate2, %d worker(s)",
                 *(model.name, device, self._compute_type, self.workers),
             )
+
+    def _share_cores(self) -> tuple[int, int]:
+        """Return the batches that each device computes at a time, and the CPU threads for each.
+
+        While a GPU waits for the CPU (copies, alignment, conversions), a second batch uses it.
+        """
+        given = self._settings.inter_threads
+        if self._device == "cpu":
+            return share_cores(given, self._settings.intra_threads)
+        # with a thread for each of 16 cores, an hour with five beams took 100 s more of CPU time
+        return given or choose_batches(self._memory(), self._memory_use()), 1
+
+    def _memory(self) -> list[int | None]:
+        """Return the total memory of each GPU, in bytes; None if it is unknown."""
+        return [*map(total_memory, self._settings.devices)]
+
+    def _memory_use(self) -> MemoryUse:
+        return memory_use(self._model.architecture, self._compute_type)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -234,22 +363,21 @@ class CTranslate2Engine:
     def ctranslate2_model(self) -> Any:  # noqa: ANN401 - untyped
         """CTranslate2's own model, for programs that call its methods. `close` frees it.
 
+        With several GPUs, it is the model on the first.
+
         Raises:
             ClosedError: the engine is closed.
             EngineError: the weights do not load, or were loaded before a fork.
         """
         with self._calls():
-            return self._weights.model
+            return self._replicas.all[0].weights.model
 
     def default_batch_size(self, hypotheses: int) -> int:
         """See `protocols.Engine`. On CUDA, the device with the least memory decides."""
         if self._device == "cpu":
             return DEFAULT_BATCH_SIZE
         return choose_batch_size(
-            map(total_memory, self._settings.devices),
-            memory_use(self._model.architecture, self._compute_type),
-            hypotheses=hypotheses,
-            batches=self._batches,
+            self._memory(), self._memory_use(), hypotheses=hypotheses, batches=self._batches
         )
 
     def check(self, options: SearchOptions) -> None:
@@ -257,10 +385,23 @@ class CTranslate2Engine:
 
     def encode(self, features: npt.NDArray[np.floating[Any]]) -> Encoded:
         """See `protocols.Engine`."""
-        with self._calls():
+
+        def compute(model: Any) -> Any:  # noqa: ANN401 - untyped
             view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
-            output = self._weights.model.encode(view, to_cpu=self._to_cpu)
-        return EncodedView(len(features), output)
+            return model.encode(view, to_cpu=False)
+
+        replica = self._replicas.of_thread()
+        return EncodedView(len(features), self._run(replica, compute), replica.number)
+
+    def _run(self, replica: Replica, function: Callable[[Any], T]) -> T:
+        """Return `function(model)`, with CTranslate2's model on a device.
+
+        Raises:
+            ClosedError: the engine is closed.
+            EngineError: CTranslate2 failed, or the device is broken.
+        """
+        with self._calls():
+            return self._replicas.run(replica, function)
 
     def split(self, encoded: Encoded) -> list[Encoded]:
         """See `protocols.Engine`."""
@@ -277,8 +418,8 @@ class CTranslate2Engine:
         """See `protocols.Engine`."""
         self._model.check_multilingual()
         output = check_encoded(encoded, EncodedView)
-        with self._calls():
-            rows = self._weights.model.detect_language(output.view)
+        replica = self._replicas.all[output.replica]
+        rows = self._run(replica, lambda model: model.detect_language(output.view))
         # CTranslate2 returns pairs such as ("<|en|>", 0.98)
         return [{token[2:-2]: probability for token, probability in row} for row in rows]
 
@@ -288,9 +429,15 @@ class CTranslate2Engine:
         """See `protocols.Engine`."""
         output = check_encoded(encoded, EncodedView)
         sampled = requests[0].sampling is not None
-        with self._calls():
-            generate = self._sample if sampled else self._search
-            results = generate(output, requests, options)
+        if sampled and self._device == "cpu":
+            with self._calls():
+                results = self._sample(output.view, requests, options)
+        else:
+            search = sample if sampled else generate
+            replica = self._replicas.all[output.replica]
+            results = self._run(
+                replica, lambda model: search(model, output.view, requests, options)
+            )
         length_penalty = 1.0 if sampled else options.length_penalty
         hypotheses = [
             to_hypothesis(result, length_penalty, request.prefix)
@@ -299,43 +446,28 @@ class CTranslate2Engine:
         texts = list(map(self._model.special.text_of, requests, hypotheses))
         return list(map(Decoded, hypotheses, self.align(output, texts)))
 
-    def _search(
-        self, output: EncodedView, requests: Sequence[DecodeRequest], options: SearchOptions
-    ) -> list[Any]:
-        results: list[Any] = self._weights.model.generate(
-            output.view,
-            [list(request.prompt) for request in requests],
-            beam_size=options.beam_size,
-            patience=options.patience,
-            length_penalty=options.length_penalty,
-            **generation_settings(options, len(requests[0].prompt)),
-        )
-        return results
-
     def _sample(
-        self, output: EncodedView, requests: Sequence[DecodeRequest], options: SearchOptions
+        self,
+        output: ctranslate2.StorageView,
+        requests: Sequence[DecodeRequest],
+        options: SearchOptions,
     ) -> list[Any]:
-        """Sample the rows one at a time, each with a new sampler.
+        """Sample the rows one at a time, each with a new sampler, on a CPU.
 
         CTranslate2's random generators belong to the model's threads and are seeded only at their
-        first use; on CUDA there is one generator for each place in the batch. So a seed gives the
-        same sampled hypothesis each time only if the model has not sampled before and the row is
-        alone in its batch. The sampler's weights stay in memory (`weights.py`).
+        first use. So a seed gives the same sampled hypothesis each time only if the model has not
+        sampled before. The sampler's weights stay in memory (`weights.py`).
         """
+        weights = self._replicas.all[0].weights
         results = []
-        for view, request in zip(split_rows(output.view), requests, strict=True):
-            sampling = request.sampling
-            if sampling is None:
-                raise OptionError("the rows of a batch must be all sampled, or none of them")
+        for view, request in zip(split_rows(output), requests, strict=True):
+            sampling = sampling_of(request)
             with _SEED_LOCK:
                 ctranslate2.set_random_seed(sampling.seed)
-                results += self._weights.new_sampler().generate(
+                results += weights.new_sampler().generate(
                     view,
                     [list(request.prompt)],
-                    beam_size=1,
-                    num_hypotheses=sampling.best_of,
-                    sampling_topk=0,
-                    sampling_temperature=sampling.temperature,
+                    **sampling_settings(sampling),
                     **generation_settings(options, len(request.prompt)),
                 )
         return results
@@ -345,11 +477,16 @@ class CTranslate2Engine:
 
         CTranslate2 pads the rows of a call to the longest text. Padding changes the last digits of
         the attention, and sometimes a time. On a CPU each row is therefore aligned in a separate
-        call, which also takes a third less time. On CUDA there is a call for each start sequence,
-        since a call takes only one.
+        call, which also takes a third less time.
+
+        On CUDA there is a call for each start sequence, since a call takes only one, and it has all
+        rows of the batch: the rows of other start sequences have no tokens. CTranslate2 cannot
+        select rows on the GPU. A view of a part of an array (`__cuda_array_interface__`) always
+        belongs to the first GPU, knows no bfloat16, and has consecutive rows only.
         """
         output = check_encoded(encoded, EncodedView)
         rows = [row for row, text in enumerate(texts) if text.tokens]
+        calls: list[AlignCall]
         if self._device == "cpu":
             views = split_rows(output.view) if rows else []
             calls = [(views[row], [row], [row]) for row in rows]
@@ -357,21 +494,11 @@ class CTranslate2Engine:
             rows_by_start: dict[tuple[int, ...], list[int]] = {}
             for row in rows:
                 rows_by_start.setdefault(texts[row].start, []).append(row)
-            batch = list(range(len(texts)))
+            batch = range(len(texts))
             calls = [(output.view, batch, group) for group in rows_by_start.values()]
-        alignments = dict.fromkeys(range(len(texts)), NO_TOKENS)
-        with self._calls():
-            for view, view_rows, aligned_rows in calls:
-                results = self._weights.model.align(
-                    view,
-                    list(texts[aligned_rows[0]].start),
-                    [list(texts[row].tokens) if row in aligned_rows else [] for row in view_rows],
-                    [max(texts[row].frames, 2) for row in view_rows],
-                )
-                for row, result in zip(view_rows, results, strict=True):
-                    if row in aligned_rows:
-                        alignments[row] = to_alignment(result)
-        return list(alignments.values())
+        replica = self._replicas.all[output.replica]
+        aligned = self._run(replica, lambda model: align_rows(model, calls, texts))
+        return [aligned.get(row, NO_TOKENS) for row in range(len(texts))]
 
     def close(self) -> None:
         """See `protocols.Engine`. Waits for calls in progress."""
@@ -393,7 +520,7 @@ class CTranslate2Engine:
             )
 
     def _free(self) -> None:
-        self._weights.free()
+        self._replicas.free()
         return_freed_memory()
 
     def _try_flash_attention(self) -> None:
@@ -405,11 +532,11 @@ class CTranslate2Engine:
         silence = np.zeros((1, self.n_mels, FRAMES), self.feature_type)
         prompt = [self._model.special.start_of_transcript]
         try:
-            self._weights.model.generate(
+            self._replicas.all[0].weights.model.generate(
                 ctranslate2.StorageView.from_array(silence), [prompt], max_length=2
             )
         except RuntimeError as error:
-            self._weights.free()
+            self._replicas.free()
             raise OptionError(
                 f"`flash_attention=True`: {one_line(error)}; CTranslate2's packages "
                 "contain no Flash Attention since version 4.4: leave `flash_attention` out, or "
@@ -427,7 +554,12 @@ def memory_use(model: Architecture, compute_type: str) -> MemoryUse:
     """
     in_16_bits = compute_type.endswith("float16")  # also bfloat16
     weight_bytes = 1 if compute_type.startswith("int8") else 2 if in_16_bits else 4
-    return MemoryUse.of(model, weight_bytes=weight_bytes, value_bytes=2 if in_16_bits else 4)
+    return MemoryUse.of(
+        model,
+        weight_bytes=weight_bytes,
+        value_bytes=2 if in_16_bits else 4,
+        score_arrays=1 if ctranslate2_version() >= RECOMMENDED else 2,
+    )
 
 
 def check_effect(settings: CTranslate2Settings, device: Literal["cpu", "cuda"]) -> None:

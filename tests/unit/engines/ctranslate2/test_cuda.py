@@ -68,6 +68,22 @@ def test_a_device_that_works_is_tried_once(machine: Machine) -> None:
     assert machine.calls == ["preload", 0]  # the libraries before the first call on the GPU
 
 
+def test_the_trial_runs_in_a_thread_that_ends(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first thread with CUDA has the default stream, with which all other streams wait."""
+    threads: list[threading.Thread] = []
+
+    def encode(device: str, device_index: int) -> None:
+        threads.append(threading.current_thread())
+
+    monkeypatch.setattr(cuda, "encode_silence", encode)
+    assert cuda.cuda_problem(0) is None
+    [thread] = threads
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+
+
 def test_each_device_is_tried(machine: Machine) -> None:
     machine.errors[1] = RuntimeError("CUDA failed with error out of memory")
     assert cuda.cuda_problem(0) is None

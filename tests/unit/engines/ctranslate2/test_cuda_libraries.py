@@ -14,6 +14,7 @@ from whisperbatch.engines.ctranslate2.cuda import (
     WINDOWS,
     CudaLibraries,
     install_hint,
+    other_cublas,
     preload_libraries,
 )
 
@@ -21,7 +22,7 @@ from whisperbatch.engines.ctranslate2.cuda import (
 class FakeLoader:
     """Stands in for `ctypes`: loads libraries of the system, and files that are not damaged."""
 
-    RTLD_GLOBAL = ctypes.RTLD_GLOBAL
+    RTLD_GLOBAL, RTLD_LOCAL = ctypes.RTLD_GLOBAL, ctypes.RTLD_LOCAL
 
     def __init__(self) -> None:
         self.system: set[str] = set()
@@ -29,7 +30,8 @@ class FakeLoader:
         self.loaded: list[str] = []
 
     def CDLL(self, name: str, mode: int, winmode: int | None = None) -> object:  # noqa: N802 - ctypes'
-        assert mode == ctypes.RTLD_GLOBAL
+        # symbols of cuBLAS 12 must not be found by PyTorch for CUDA 13
+        assert mode == (ctypes.RTLD_GLOBAL if "cudnn" in Path(name).name else ctypes.RTLD_LOCAL)
         is_path = os.sep in name
         assert winmode == (None if is_path else 0)
         if (is_path and name not in self.damaged) or name in self.system:
@@ -94,9 +96,28 @@ def test_libraries_of_packages_are_loaded_by_their_paths(
 
 
 def test_cublas_of_cuda_13_does_not_serve(site: Path, loader: FakeLoader) -> None:
+    assert other_cublas(LINUX) is None
     install(site, "nvidia/cu13/lib", "libcublasLt.so.13", "libcublas.so.13")
     assert preload_libraries(LINUX) == [*LINUX.cublas]
     assert loader.loaded == []
+    assert str(other_cublas(LINUX)) == str(site / "nvidia/cu13/lib/libcublas.so.13")
+
+
+def test_cublas_of_cuda_13_is_named_beside_the_package_that_is_missing(
+    site: Path, loader: FakeLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "nvidia/cu13/lib", "libcublasLt.so.13", "libcublas.so.13")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
+
+    monkeypatch.setattr(cuda, "LIBRARIES", LINUX)
+    monkeypatch.setattr(cuda, "encode_silence", fail)
+    monkeypatch.setattr(cuda, "preload_libraries", lambda: preload_libraries(LINUX))
+    monkeypatch.setattr(cuda, "_problems", {})
+    problem = cuda.cuda_problem(0)
+    assert problem is not None
+    assert "pip install nvidia-cublas-cu12 (libcublas.so.13 of another CUDA version" in problem
 
 
 def test_a_damaged_file_is_skipped(

@@ -88,13 +88,6 @@ def test_a_batch_on_cuda_has_one_thread_of_the_cpu(
     assert loaded[0]["intra_threads"] == 1
 
 
-def test_every_device_gets_the_weights_and_its_batches(loaded: list[dict[str, Any]]) -> None:
-    engine = cuda_engine(device_index=(0, 1), inter_threads=2)
-    assert loaded[0]["device_index"] == [0, 1]
-    assert loaded[0]["compute_type"] == "float16"
-    assert engine.workers == 4
-
-
 @pytest.mark.usefixtures("loaded")
 def test_threads_of_the_cpu_are_refused_on_cuda() -> None:
     with pytest.raises(OptionError, match="intra_threads=4 has no effect on CUDA"):
@@ -112,6 +105,19 @@ def test_the_batch_size_on_cuda_fits_the_smallest_device(monkeypatch: pytest.Mon
     assert sizes == {(0,): 64, (1,): 8, (0, 1): 8, (0, 2): 8}
     assert cuda_engine(device_index=1, inter_threads=4).default_batch_size(hypotheses=5) == 2
     assert cuda_engine(device_index=1, compute_type="float32").default_batch_size(5) == 4
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_gpu_with_little_memory_computes_one_batch_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two batches of tiny.en with fewer than 8 rows would read the weights more often."""
+    memory: dict[int, int | None] = {0: 24 << 30, 1: 1 << 30, 2: 2 << 30, 3: None}
+    monkeypatch.setattr("whisperbatch.engines.ctranslate2.engine.total_memory", memory.get)
+    workers = {index: cuda_engine(device_index=index).workers for index in memory}
+    assert workers == {0: 2, 1: 1, 2: 2, 3: 2}
+    assert cuda_engine(device_index=(0, 1)).workers == 2  # the smallest decides for both
+    assert cuda_engine(device_index=1, inter_threads=2).workers == 2
 
 
 def test_the_batch_size_on_a_cpu_does_not_depend_on_the_search() -> None:

@@ -115,6 +115,7 @@ def test_closing_frees_the_sampler(directory: Path, monkeypatch: pytest.MonkeyPa
     engine = load(directory)
     sample(engine, encode(engine, 2), [1, 2])
     assert files[0] is None
-    assert files[1] is files[2] is engine._weights._sampler_files
+    weights = engine._replicas.all[0].weights
+    assert files[1] is files[2] is weights._sampler_files
     engine.close()
-    assert engine._weights._sampler_files is None
+    assert weights._sampler_files is None
