@@ -39,7 +39,7 @@ def noisy(_: Iterator[Any]) -> Generator[Any, None, None]:
     log.debug("hidden")
     log.warning("%s frames", 3)
     try:
-        {}["inner"]
+        os.environ["NO_SUCH_VARIABLE"]
     except KeyError:
         log.exception("failed")
     yield 1

@@ -130,7 +130,7 @@ def test_sources_that_no_other_process_can_read_stay_here(tmp_path: Path) -> Non
     wav = tmp_path / "a.wav"
     wav.write_bytes(encode([tone(300, 2)], "wav", "pcm_s16le", rate=16_000))
     for source in (np.zeros(16_000, np.float32), MEDIA["opus"], wav):
-        with open_audio(source) as reader:  # type: ignore[arg-type]
+        with open_audio(source) as reader:
             reader.decode_in(processes, 1)
             assert list(reader.blocks())
     assert processes._all == set()
