@@ -40,7 +40,9 @@ ALLOWED: Final = {
         *("dependencies", "errors", "files", "options", "protocols", "runtimes", "subprocesses"),
         "types",
     },
-    "sections": {"audio", "chunking", "options", "prefetch", "protocols", "types", "vad"},
+    "sections": {
+        *("audio", "chunking", "options", "prefetch", "protocols", "runtimes", "types", "vad")
+    },
     "features": {"errors", "options", "protocols", "types", "vad"},
     "chunking": {"options", "types"},
     "diarization": {

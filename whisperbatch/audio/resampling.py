@@ -6,7 +6,7 @@ their plain mix, from which the mix of a recording is made (mixing.py).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import av
 import numpy as np
@@ -30,6 +30,7 @@ BLOCK: Final = SAMPLING_RATE  # samples of a block
 MAX_LOUD: Final = 16.0  # 24 dB above full scale; float32 samples are from -1 to 1
 MAX_MIXED: Final = 8  # channels: FFmpeg cannot mix down more
 MAX_CONVERTED: Final = 64  # channels: FFmpeg cannot convert frames with more
+NO_SAMPLES: Final = np.zeros(0, np.float32)
 SAMPLE_FORMATS: Final = {
     "u8": ("u1", 128, 2**7),
     "s16": ("i2", 0, 2**15),
@@ -113,14 +114,13 @@ class Resampler:
         if self._resampler is None:
             return
         try:
-            blocks = [block.to_ndarray() for block in self._resampler.resample(frame)]
+            blocks = [_copy(block) for block in self._resampler.resample(frame)]
         except (av.FFmpegError, ValueError) as error:
             self._resampler = self._source = None
             raise AudioError(
                 f"cannot be converted to {self._rate} Hz: {describe(error)}", source=self._name
             ) from error
-        for block in blocks:
-            packed = block.astype(np.float32, copy=False)
+        for packed in blocks:
             if packed.size:
                 yield self._choose(packed.reshape(-1, self._channels))
 
@@ -149,6 +149,13 @@ class Resampler:
                 source=self._name,
             ) from error
         return _frame_of(self._choose(packed), frame.sample_rate)
+
+
+def _copy(frame: AudioFrame) -> npt.NDArray[np.float32]:
+    """Return the samples of a packed float32 frame; shape (n_samples * n_channels,)."""
+    count = frame.samples * frame.layout.nb_channels
+    plane: Any = AudioPlane(frame, 0)  # a buffer, which its types do not say
+    return np.frombuffer(plane, np.float32, count).copy() if count else NO_SAMPLES
 
 
 def _frame_of(samples: npt.NDArray[np.float32], rate: int) -> AudioFrame:

@@ -13,7 +13,8 @@ if the silence lasts `min_silence_duration`, the speech ends before the silence 
 enough without a cut. The spans are therefore the same as if the whole recording were known.
 """
 
-from collections.abc import Generator, Iterator
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -99,10 +100,20 @@ class SpanFinder:
         The block is added while the caller iterates. Exhaust the iterator before the next call;
         `settled` is updated at its end.
         """
-        costs = cut_costs(block.varying, block.probabilities, self._hop)
-        for probability, cost in zip(block.probabilities.tolist(), costs.tolist(), strict=True):
-            yield from self._step(probability, cost)
-            self._frame += 1
+        costs = cut_costs(block.varying, block.probabilities, self._hop).tolist()
+        probabilities = block.probabilities.astype(np.float64)  # as the thresholds
+        onsets = places(probabilities >= self._vad_onset)
+        falls = places(probabilities < self._vad_offset)
+        first = self._frame
+        while (index := self._frame - first) < len(costs):
+            if self._speech is None:
+                count = onsets[bisect_left(onsets, index)] - index
+                yield from self._pass_silence(count)
+            else:
+                count = self._add_certain(costs[index : falls[bisect_left(falls, index)]])
+            if not count:
+                yield from self._step(float(probabilities[index]), costs[index])
+                self._frame += 1
         if self._waiting:
             self.settled = self._waiting.start
         elif self._speech:
@@ -120,6 +131,27 @@ class SpanFinder:
             yield from self._close(speech, end, cut=False)
         yield from self._release(length)
         self.settled = length
+
+    def _pass_silence(self, count: int) -> Iterator[SpeechSpan]:
+        """Add frames before the next speech, and yield the last span if its margin is complete."""
+        self._frame += count
+        last = (self._frame - 1) * self._hop
+        if count and self._waiting and last - self._waiting.end >= 2 * self._pad:
+            yield from self._release(last)
+
+    def _add_certain(self, costs: Sequence[float]) -> int:
+        """Add frames of speech that neither end it nor make a cut necessary; return their number.
+
+        Args:
+            costs: of the frames up to the next that may end speech.
+        """
+        speech = self._speech
+        if speech is None or speech.silence_start is not None:
+            return 0
+        added = costs[: max(self._max_frames - len(speech.costs), 0)]
+        speech.costs.extend(added)
+        self._frame += len(added)
+        return len(added)
 
     def _step(self, probability: float, cost: float) -> Iterator[SpeechSpan]:
         """Add a VAD frame with its speech probability and its cost from `cut_costs`."""
@@ -191,6 +223,11 @@ class SpanFinder:
             yield replace(waiting, end=end, after=end - waiting.end)
 
 
+def places(flags: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the places of true flags in order, and, after the last, the number of flags."""
+    return [*np.flatnonzero(flags).tolist(), len(flags)]
+
+
 def track_silence(
     silence: int | None, frame: int, probability: float, onset: float, offset: float
 ) -> int | None:
@@ -210,9 +247,8 @@ def track_silence(
 
 def frame_energies(samples: Samples, count: int, hop: int) -> npt.NDArray[np.float32]:
     """Return the sum of squares of each of `count` VAD frames; zeros complete the last frame."""
-    padded = np.zeros(count * hop, np.float32)
-    padded[: len(samples)] = samples
-    frames = padded.reshape(-1, hop)
+    padding = count * hop - len(samples)
+    frames = (np.pad(samples, (0, padding)) if padding else samples).reshape(-1, hop)
     energies: npt.NDArray[np.float32] = np.einsum("ij,ij->i", frames, frames)
     return energies
 

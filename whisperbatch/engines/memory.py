@@ -20,16 +20,15 @@ once only in processes of whisperbatch, since this changes settings of malloc
 (`return_large_arrays_at_once`).
 """
 
-import ctypes
 import functools
 import logging
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from whisperbatch.models.architecture import MIN_POSITIONS, Architecture
 from whisperbatch.options import DEFAULT_BATCH_SIZE, SearchOptions
+from whisperbatch.runtimes.malloc import glibc, return_free_memory
 from whisperbatch.runtimes.openvino_cache import return_mapped_memory
 
 log = logging.getLogger(__name__)
@@ -45,8 +44,7 @@ def return_freed_memory() -> None:
     freed memory.
     """
     return_mapped_memory()
-    if library := _glibc():
-        library.malloc_trim(0)
+    return_free_memory()
 
 
 def return_large_arrays_at_once() -> None:
@@ -57,16 +55,8 @@ def return_large_arrays_at_once() -> None:
     settings of the process. So only the program `whisperbatch transcribe` calls this function.
     Other programs can set the variable `MALLOC_MMAP_THRESHOLD_=524288` before they start.
     """
-    if library := _glibc():
+    if library := glibc():
         library.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
-
-
-def _glibc() -> Any:  # noqa: ANN401 - a library of ctypes
-    """Return the C library; None unless it is glibc."""
-    if sys.platform != "linux":
-        return None
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "malloc_trim") else None
 
 
 MEMORY_SHARE: Final = 0.75

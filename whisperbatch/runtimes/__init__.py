@@ -6,4 +6,5 @@ openvino_cache     keeps the graphs that OpenVINO compiles
 matrix_products    products of NumPy in one thread; scales of 8-bit weights
 machine            processors and memory        telemetry        switches off reports to others
 failures           what errors of the libraries mean
+malloc             the allocator of the C library
 """

@@ -15,6 +15,7 @@ In some sound, neither the VAD nor the noise floor shows any speech. The model s
 Noise can hide speech from the VAD, and from the regions that rise above the noise floor.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from whisperbatch.chunking.spans import frame_energies, track_silence
+from whisperbatch.chunking.spans import frame_energies, places, track_silence
 from whisperbatch.options import Options
 from whisperbatch.types import SpeechFrames, to_samples
 
@@ -108,17 +109,46 @@ class RegionFinder:
         """
         energies = frame_energies(block.varying, len(block.probabilities), self._hop)
         powers = energies.astype(np.float64) / self._hop
-        for probability, power in zip(block.probabilities.tolist(), powers.tolist(), strict=True):
-            yield from self._step(probability, power)
-            self.frame += 1
+        probabilities = block.probabilities.astype(np.float64)  # as the thresholds
+        has_speech = probabilities >= self._vad_onset
+        has_sound = powers >= self._floor(powers.tolist())
+        changes = places(has_speech | has_sound)
+        falls = places(~has_speech)
+        first = self.frame
+        while (index := self.frame - first) < len(powers):
+            skipped = 0
+            if self._is_idle:
+                skipped = changes[bisect_left(changes, index)] - index
+            elif self._is_in_lasting_speech:
+                skipped = falls[bisect_left(falls, index)] - index
+                self._speech_end = self.frame + skipped if skipped else self._speech_end
+            self.frame += skipped
+            if not skipped:
+                sound = bool(has_sound[index])
+                yield from self._step(float(probabilities[index]), float(powers[index]), sound)
+                self.frame += 1
 
     def finish(self) -> Iterator[RejectedRegion]:
         """Yield the last region, if any, when all frames have been added."""
         yield from self._end(self._last_sound + 1)
 
-    def _step(self, probability: float, power: float) -> Iterator[RejectedRegion]:
+    @property
+    def _is_idle(self) -> bool:
+        """Whether frames without speech and without sound change nothing."""
+        return self._run is None and self._start is None
+
+    @property
+    def _is_in_lasting_speech(self) -> bool:
+        """Whether frames with certain speech only make the run of speech longer."""
+        return (
+            self._run is not None
+            and self._silence is None
+            and self._start is None
+            and self.frame - self._run >= self._lasting
+        )
+
+    def _step(self, probability: float, power: float, has_sound: bool) -> Iterator[RejectedRegion]:
         self._update_run(probability)
-        has_sound = power >= self._floor(power)
         speech_end = self.frame + 1 if self._silence is None else self._silence
         if self._run is not None and speech_end - self._run >= self._lasting:
             yield from self._end(min(self._last_sound + 1, self._run), limit=self._run)
@@ -200,14 +230,20 @@ class _NoiseFloor:
         self._min_power = 10 ** (MIN_LEVEL / 10)
         self._threshold = self._min_power
 
-    def __call__(self, power: float) -> float:
-        """Add the power of a frame; return the power from which a frame has sound."""
-        self._group.append(power)
-        if len(self._group) == self._group_size:
-            self._lowest.append(sum(self._group) / self._group_size)
-            self._group = []
-            self._threshold = max(min(self._lowest) * self._margin, self._min_power)
-        return self._threshold
+    def __call__(self, powers: Sequence[float]) -> list[float]:
+        """Add the powers of frames; return the power from which each of them has sound."""
+        thresholds: list[float] = []
+        while len(thresholds) < len(powers):
+            first = len(thresholds)
+            added = powers[first : first + self._group_size - len(self._group)]
+            thresholds += [self._threshold] * len(added)
+            self._group += added
+            if len(self._group) == self._group_size:  # its last frame has the new threshold
+                self._lowest.append(sum(self._group) / self._group_size)
+                self._group = []
+                self._threshold = max(min(self._lowest) * self._margin, self._min_power)
+                thresholds[-1] = self._threshold
+        return thresholds
 
 
 class SampleFinder:

@@ -36,6 +36,7 @@ from whisperbatch.chunking.spans import cut_costs
 from whisperbatch.options import Options
 from whisperbatch.prefetch import interleave
 from whisperbatch.protocols import Vad
+from whisperbatch.runtimes.malloc import return_free_memory
 from whisperbatch.sections.tape import Part, Tape
 from whisperbatch.types import (
     SAMPLING_RATE,
@@ -329,7 +330,7 @@ class SoundMeasure:
             yield block
 
     def _add(self, block: SpeechFrames) -> None:
-        starts = range(0, len(block.samples), self._hop)
+        starts = np.arange(0, len(block.samples), self._hop)
         squares = np.add.reduceat(np.square(block.samples), starts)
         loud = np.count_nonzero(squares >= self._hop * 10 ** (MIN_LEVEL / 10))
         speech = np.count_nonzero(block.probabilities >= self._vad_onset)
@@ -455,6 +456,7 @@ def _in_order(sources: Iterable[Iterator[Chunk]], readers: Readers | None) -> It
 def _with_place(chunks: Iterator[Chunk], readers: Readers) -> Iterator[Chunk]:
     with readers.place():
         yield from chunks
+    return_free_memory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ recording and 0.98 shows how much to raise them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,16 +60,24 @@ def reblock(blocks: Iterable[Samples]) -> Iterator[Samples]:
     held: list[Samples] = []
     length = 0
     for block in blocks:
-        held.append(block)
-        length += len(block)
+        if length or len(block) != BLOCK:
+            held.append(block)
+            length += len(block)
+        else:
+            yield block
         if length >= BLOCK:
-            audio = np.concatenate(held)
+            audio = joined(held)
             end = length - length % BLOCK  # of the last complete block
             for start in range(0, end, BLOCK):
                 yield audio[start : start + BLOCK]
             held, length = [audio[end:]], length - end
     if length:
-        yield np.concatenate(held)
+        yield joined(held)
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Return successive samples, at least one array, as one array; a single array is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class GainControlledVad:
@@ -86,21 +94,21 @@ class GainControlledVad:
         def amplified() -> Iterator[Samples]:
             for samples, gain in _with_gains(reblock(blocks)):
                 unchanged.append(samples)
-                yield samples * gain
+                yield samples if gain is None else samples * gain
 
         for frames in self._vad(amplified()):
             count = len(frames.samples)
-            parts = [np.zeros(0, np.float32)]
+            parts: list[Samples] = []
             while count:
                 samples = unchanged.popleft()
                 if len(samples) > count:
                     unchanged.appendleft(samples[count:])
                 parts.append(samples[:count])
                 count -= len(parts[-1])
-            yield replace(frames, samples=np.concatenate(parts))
+            yield replace(frames, samples=joined(parts) if parts else frames.samples)
 
 
-def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
+def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples | None]]:
     held: deque[tuple[Samples, Levels]] = deque()  # the current block, CONTEXT_BLOCKS on each side
     current = 0
     for samples in blocks:
@@ -115,18 +123,37 @@ def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples]]:
         yield _with_gain(held, index)
 
 
-def _with_gain(held: Iterable[tuple[Samples, Levels]], index: int) -> tuple[Samples, Samples]:
+def _with_gain(
+    held: Iterable[tuple[Samples, Levels]], index: int
+) -> tuple[Samples, Samples | None]:
+    """Return a block with the factor of each sample; None if no sample is raised."""
     blocks = list(held)[max(index - CONTEXT_BLOCKS, 0) :]
     index = min(index, CONTEXT_BLOCKS)
-    samples, _ = blocks[index]
+    samples, own_levels = blocks[index]
     levels = np.concatenate([block_levels for _, block_levels in blocks])
     first_frame = sum(len(block_levels) for _, block_levels in blocks[:index])
-    window = np.lib.stride_tricks.sliding_window_view
-    loudest = window(np.pad(levels, LEVEL_FRAMES, mode="edge"), 2 * LEVEL_FRAMES + 1).max(axis=1)
-    gains = np.clip(TARGET_LEVEL - loudest, 0.0, MAX_GAIN)
-    padded_gains = np.pad(gains, SMOOTHING_FRAMES, mode="edge")
-    smooth = window(padded_gains, 2 * SMOOTHING_FRAMES + 1).mean(axis=1)
-    return samples, _factors(smooth, first_frame, len(samples))
+    # the factors need the smooth gains of the frame before the block and of the frame after it
+    first = max(first_frame - 1 - SMOOTHING_FRAMES, 0)
+    end = min(first_frame + len(own_levels) + 1 + SMOOTHING_FRAMES, len(levels))
+    loudest = _around(levels, LEVEL_FRAMES, first, end).max(axis=1)
+    gains = np.minimum(np.maximum(TARGET_LEVEL - loudest, 0.0), MAX_GAIN)
+    if not gains.any():
+        return samples, None
+    smooth = _around(gains, SMOOTHING_FRAMES, 0, len(gains)).mean(axis=1)
+    return samples, _factors(smooth, first_frame - first, len(samples))
+
+
+def _around(values: Levels, count: int, first: int, end: int) -> Levels:
+    """Return `count` values on each side of the values from `first` to before `end`, and these.
+
+    Before the first value and after the last, these are repeated. Shape (end - first,
+    2 * count + 1).
+    """
+    before, after = max(count - first, 0), max(end + count - len(values), 0)
+    part = values[max(first - count, 0) : end + count]
+    if before or after:
+        part = np.concatenate((np.full(before, values[0]), part, np.full(after, values[-1])))
+    return np.lib.stride_tricks.sliding_window_view(part, 2 * count + 1)
 
 
 def _factors(gains: Levels, first_frame: int, count: int) -> Samples:
@@ -138,7 +165,7 @@ def _factors(gains: Levels, first_frame: int, count: int) -> Samples:
         count: number of samples.
     """
     frames = np.arange(first_frame - 1, first_frame + -(-count // FRAME) + 1)
-    own = gains[np.clip(frames, 0, len(gains) - 1)] * (np.log(10) / 20)
+    own = gains.take(frames, mode="clip") * (np.log(10) / 20)
     factors = np.multiply.outer(np.diff(own), np.arange(FRAME) / FRAME)
     factors += own[:-1, None]
     np.exp(factors, out=factors)
@@ -149,8 +176,9 @@ def _factors(gains: Levels, first_frame: int, count: int) -> Samples:
 
 def frame_levels(samples: Samples) -> Levels:
     """Return the level of each VAD frame in dBFS; the last frame may be shorter."""
-    squares = np.add.reduceat(np.square(samples, dtype=np.float64), range(0, len(samples), FRAME))
-    counts = np.diff([*range(0, len(samples), FRAME), len(samples)])
+    starts = np.arange(0, len(samples), FRAME)
+    squares = np.add.reduceat(np.square(samples, dtype=np.float64), starts)
+    counts = np.minimum(len(samples) - starts, FRAME)
     return 10 * np.log10(np.maximum(squares / counts, MIN_POWER))
 
 
@@ -202,9 +230,42 @@ def calibration_shift(probabilities: npt.NDArray[np.float32], hop: int) -> float
     """
     if np.count_nonzero(probabilities >= CLEAR_SPEECH) * hop < MIN_CLEAR_SPEECH:
         return 0.0
-    highest = float(np.quantile(probabilities[probabilities >= MIN_SPEECH], 0.9))
+    highest = float(quantile_of(probabilities[probabilities >= MIN_SPEECH], 0.9))
     logit = float(np.log(highest / max(1 - highest, 1e-6)))
     return min(max(SHIFT_SHARE * (TARGET_LOGIT - logit), 0.0), MAX_SHIFT)
+
+
+def quantile_of(values: npt.NDArray[np.float32], quantile: float) -> np.floating[Any]:
+    """Return what `np.quantile` returns, in a fraction of its time.
+
+    Args:
+        values: shape (n,), at least one.
+        quantile: from 0 to 1.
+    """
+    lower, upper, share = around_quantile(values, quantile)
+    difference = upper - lower
+    # from the nearer value: rounding never leads beyond it
+    is_lower = share < 0.5  # noqa: PLR2004 - half
+    result: np.floating[Any]
+    result = lower + difference * share if is_lower else upper - difference * (1 - share)
+    return result
+
+
+def around_quantile(
+    values: npt.NDArray[Any], quantile: float
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
+    """Return the values between which a quantile lies, and its place between them, from 0 to 1.
+
+    Args:
+        values: shape (n,), or (n, n_columns) for the quantile of each column; n is at least 1.
+        quantile: from 0 to 1.
+    """
+    position = quantile * (len(values) - 1)
+    count = int(position)
+    upper = min(count + 1, len(values) - 1)
+    # with two places to sort, NumPy does not use vector instructions
+    lowest = np.partition(values, upper, axis=0)
+    return lowest[: count + 1].max(axis=0), lowest[upper], position - count
 
 
 def shifted(probabilities: npt.NDArray[np.float32], shift: float) -> npt.NDArray[np.float32]:

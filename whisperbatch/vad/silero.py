@@ -232,15 +232,18 @@ class SileroStream:
         Raises:
             EngineError: the network failed.
         """
-        audio = np.concatenate((self._context, samples))
-        frames = np.lib.stride_tricks.sliding_window_view(audio, CONTEXT + FRAME)[::FRAME]
-        inputs = {"input": np.ascontiguousarray(frames), "h": self._hidden, "c": self._cell}
+        frames = samples.reshape(-1, FRAME)
+        rows = np.empty((len(frames), CONTEXT + FRAME), np.float32)
+        rows[:, CONTEXT:] = frames
+        rows[:1, :CONTEXT] = self._context
+        rows[1:, :CONTEXT] = frames[:-1, -CONTEXT:]
+        inputs = {"input": rows, "h": self._hidden, "c": self._cell}
         try:
             found, self._hidden, self._cell = self._session.run(None, inputs)
         except Exception as error:  # see SileroVad
             raise EngineError(
                 f"voice activity detection failed: {error}{interface_note(error)}"
             ) from error
-        self._context = audio[-CONTEXT:]
+        self._context = samples[-CONTEXT:].copy()
         probabilities: npt.NDArray[np.float32] = np.ravel(found)
         return probabilities

@@ -1,5 +1,7 @@
 """Soft speech is raised; the measure of noise; the correlation of sounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,24 @@ def test_the_gain_changes_gradually_in_a_pause_and_never_attenuates() -> None:
     factors = level_speech(chunk) / chunk.samples
     assert factors.min() >= 1 - 1e-5
     assert np.abs(np.diff(20 * np.log10(factors))).max() < 0.01
+
+
+def test_gains_before_between_and_after_spans_are_interpolated() -> None:
+    chunk = chunk_of(-50, -20, -45)
+    first, second, third = chunk.speech
+    spans = (
+        SpeechSpan(first.start + 5000, first.end),
+        SpeechSpan(second.start, third.start),  # the third follows without a pause
+        SpeechSpan(third.start, third.end - 3000),
+    )
+    factors = level_speech(replace(chunk, speech=spans)) / chunk.samples
+    gains = [20 * np.log10(factors[(span.start + span.end) // 2]) for span in spans]
+    decibels = np.interp(
+        np.arange(len(factors)),
+        [border for span in spans for border in (span.start, span.end)],
+        np.repeat(gains, 2),
+    )
+    np.testing.assert_allclose(20 * np.log10(factors), decibels, atol=1e-3)
 
 
 def test_a_silent_span_and_a_span_shorter_than_a_frame_get_a_finite_level() -> None:

@@ -155,7 +155,7 @@ def test_the_free_memory_of_the_pool_is_returned(monkeypatch: pytest.MonkeyPatch
         FakeDriver("cuMemPoolSetAttribute"),
         FakeDriver("cuMemPoolTrimTo"),
     ],
-    ids=str,
+    ids=["no driver", "no functions", "init", "pool", "attribute", "trim"],
 )
 def test_a_driver_without_pools_is_no_error(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[int], None], driver: object
