@@ -64,6 +64,7 @@ from whisperbatch.second_opinion import second_opinions
 from whisperbatch.sections import Readers, chunk_recording
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.segmentation.timed_text import RowResult
+from whisperbatch.subprocesses import Subprocesses, check_interpreter
 from whisperbatch.types import (
     WHOLE,
     WINDOW,
@@ -73,6 +74,7 @@ from whisperbatch.types import (
     Span,
 )
 from whisperbatch.vad import open_vad
+from whisperbatch.vad.in_subprocess import SubprocessVad
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +154,10 @@ class Pipeline:
         scheduler: shares the engine with other runs.
         options: as the user gave them.
         weight: share of the engine, relative to the weights of other runs.
+        processes: for `reader_processes`, kept for later runs; None starts those of this run.
 
     Raises:
-        OptionError: the model cannot honour an option.
+        OptionError: the model or the program cannot honour an option.
         AudioError: the recording of a known speaker cannot be used.
 
     Attributes:
@@ -164,7 +167,13 @@ class Pipeline:
         stopped: whether `stop` was called.
     """
 
-    def __init__(self, scheduler: Scheduler, options: Options, weight: float = 1.0) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        options: Options,
+        weight: float = 1.0,
+        processes: Subprocesses | None = None,
+    ) -> None:
         options = options_for(scheduler.engine, options)
         scheduler.engine.check(options.search)
         self.rows_at_a_time = options.chosen_batch_size * scheduler.engine.workers
@@ -182,7 +191,10 @@ class Pipeline:
         self._scheduler = scheduler
         self._share = RunShare(weight, expects_rows=self.limit.expects_chunks)
         self._model = SharedModel(scheduler, self._share, options)
-        self._vad = open_vad(options)
+        self._processes = _reader_processes(options, processes)
+        self._vad = self._section_vad = open_vad(options)
+        if self._processes and options.vad:
+            self._section_vad = SubprocessVad(self._vad, self._processes, readers + 1)
         self._extractor = feature_extractor(options.features, self._model.n_mels)
         self._code_switching = CodeSwitching(self._model, self._extractor, options)
         self._decoder = ChunkDecoder(self._model, self._extractor, options)
@@ -266,12 +278,14 @@ class Pipeline:
             try:
                 self._decide_from_windows(recording, reader)
                 self._check_span(recording, reader.span)
+                if self._processes:
+                    reader.decode_in(self._processes, self._options.chosen_readers)
                 opinion = self._second_opinion(recording, lambda: self.stopped or reader.closed)
                 blocks = speakers.listen(reader) if speakers else reader.blocks()
                 chunks: Iterable[Chunk] = chunk_recording(
                     blocks,
                     self._options,
-                    self._vad,
+                    self._section_vad,
                     recording.number,
                     opinion,
                     span=reader.span,
@@ -365,6 +379,18 @@ class Pipeline:
             self.limit.release(item.recording.number, item.chunk.length)
 
 
+def _reader_processes(options: Options, kept: Subprocesses | None) -> Subprocesses | None:
+    """Return the processes of a run; None without `reader_processes`.
+
+    Raises:
+        OptionError: this program cannot start an interpreter.
+    """
+    if not options.reader_processes:
+        return None
+    check_interpreter("reader_processes")
+    return kept or Subprocesses()
+
+
 class PipelineRun:
     """One pass of the pipeline over one or many recordings. Iterate it once.
 
@@ -375,9 +401,10 @@ class PipelineRun:
         ahead: whether several recordings are read at a time.
         ordered: whether the results keep the order of the recordings.
         weight: share of the engine, relative to the weights of other runs.
+        processes: for `reader_processes`, kept for later runs; None starts those of this run.
 
     Raises:
-        OptionError: the model cannot honour an option.
+        OptionError: the model or the program cannot honour an option.
 
     Yields:
         (recording, Segment), in order within a recording, and an `End` after the last segment of
@@ -398,8 +425,9 @@ class PipelineRun:
         ahead: bool = False,
         ordered: bool = True,
         weight: float = 1.0,
+        processes: Subprocesses | None = None,
     ) -> None:
-        self._pipeline = Pipeline(scheduler, options, weight)
+        self._pipeline = Pipeline(scheduler, options, weight, processes)
         self.given_language = self._pipeline.given_language
         self._openers = openers
         self._ahead, self._ordered = ahead, ordered

@@ -45,6 +45,7 @@ from whisperbatch.submissions import (
     Submitted,
     SubmittedSource,
 )
+from whisperbatch.subprocesses import Subprocesses
 from whisperbatch.text import brief, description
 from whisperbatch.threads import reset_after_fork
 from whisperbatch.types import (
@@ -70,6 +71,7 @@ class Transcriber(Explained):
         self._scheduler = Scheduler(engine)
         self._submissions = Submissions(self._places())
         self._live = LiveSessions()
+        self._processes = Subprocesses()
         self._closed = False
         reset_after_fork(self)
 
@@ -78,6 +80,7 @@ class Transcriber(Explained):
         self._scheduler = Scheduler(self._engine, self._results)
         self._submissions = Submissions(self._places())
         self._live = LiveSessions()
+        self._processes = Subprocesses()
 
     def _with_results(self, results: ResultStore) -> "Transcriber":
         """Return a Transcriber of the same engine that does not compute stored results."""
@@ -215,7 +218,7 @@ class Transcriber(Explained):
             with boundary(reader.name):
                 self._check_open()
                 with shows_downloads(show):
-                    run = PipelineRun(self._scheduler, [lambda: reader], resolved)
+                    run = self._begin([lambda: reader], resolved)
                 name, total = reader.name, reader.duration
                 return SegmentStream(run, name, reader.close, total=total, show=show)
         except BaseException:
@@ -377,7 +380,7 @@ class Transcriber(Explained):
         resolved = resolve(options, **keywords)
         self._check_open()
         opener = functools.partial(open_audio, source, resolved)
-        begin = functools.partial(PipelineRun, self._scheduler, [opener], resolved, weight=weight)
+        begin = functools.partial(self._begin, [opener], resolved, weight=weight)
         known = submitted_source(source, resolved, length, begin)
         return self._submissions.add(begin(), known, group, weight)
 
@@ -479,6 +482,7 @@ class Transcriber(Explained):
         self._closed = True
         self._submissions.close()
         self._live.close()
+        self._processes.close()
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -499,7 +503,12 @@ class Transcriber(Explained):
         self._check_open()
         openers = (functools.partial(open_audio, source, options) for source in sources)
         with shows_downloads(show):
-            return PipelineRun(self._scheduler, openers, options, ahead=True, ordered=ordered)
+            return self._begin(openers, options, ahead=True, ordered=ordered)
+
+    @property
+    def _begin(self) -> Callable[..., PipelineRun]:
+        """Returns a run from its openers and options."""
+        return functools.partial(PipelineRun, self._scheduler, processes=self._processes)
 
     def _check_open(self) -> None:
         if self._closed:

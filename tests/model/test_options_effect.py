@@ -179,7 +179,7 @@ CASES = {
     "diarizer": Case({"diarizer": Ann()}, DIARIZED, "telephone"),
 }
 
-WITHOUT_EFFECT_ON_TEXT = {"batch_size", "readers"}  # see the last tests
+WITHOUT_EFFECT_ON_TEXT = {"batch_size", "readers", "reader_processes"}  # see the last tests
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Spans of real speech, transcribed alone, give exactly the transcript of one run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,6 +37,18 @@ def test_the_joined_spans_equal_the_recording(
     assert len(whole.segments) > 100
     assert transcribed(base, path, (1, 2), options) == whole
     assert to_samples(whole.segments[-1].start) // SECTION == 2  # every section has speech
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3"])
+def test_reader_processes_change_nothing(base: wb.Transcriber, tmp_path: Path, suffix: str) -> None:
+    """Two sections at a time, each with Silero's network in its own process; MP3 has a decoder."""
+    path = write(corpora.build(RECORDING), tmp_path / f"recording{suffix}")
+    options = wb.Options(beam_size=1, readers=1)
+    expected = base.transcribe(path, options=options)
+    other = replace(options, readers=2, reader_processes=True)
+    for _ in range(2):  # with new processes, and with those that were kept
+        assert base.transcribe(path, options=other) == expected
+    assert len(base._processes._all) >= 2 + (suffix == ".mp3")
 
 
 def test_several_readers_give_the_transcript_of_one(base: wb.Transcriber, tmp_path: Path) -> None:

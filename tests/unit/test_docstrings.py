@@ -13,7 +13,8 @@ from whisperbatch.errors import __all__ as error_names
 from whisperbatch.options import documented_fields
 
 NO_ERRORS: Final = {
-    *("available_models", "AudioReader.close", "AudioReader.random_access"),
+    *("available_models", "AudioReader.close", "AudioReader.decode_in"),
+    "AudioReader.random_access",
     *("Chunk.chunk_time", "Chunk.recording_time", "SegmentStream.call_on_close"),
     *("LiveSession.cancel", "SegmentStream.close", "Submission.cancel", "Transcriber.close"),
     *("Transcriber.submitted_beside", "SubtitleOptions.rules", "WhisperBatchError.spelled"),

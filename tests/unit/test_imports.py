@@ -32,10 +32,14 @@ ALLOWED: Final = {
     "apart": {"errors", "threads"},
     "prefetch": {"errors", "threads"},
     "audio": {
-        *("addresses", "apart", "boundary", "errors", "options", "text", "threads", "types"),
-        "vad",
+        *("addresses", "apart", "boundary", "errors", "options", "subprocesses", "text"),
+        *("threads", "types", "vad"),
     },
-    "vad": {"dependencies", "errors", "files", "options", "protocols", "runtimes", "types"},
+    "subprocesses": {"boundary", "errors", "threads"},
+    "vad": {
+        *("dependencies", "errors", "files", "options", "protocols", "runtimes", "subprocesses"),
+        "types",
+    },
     "sections": {
         *("audio", "chunking", "options", "prefetch", "protocols", "runtimes", "types", "vad")
     },
@@ -74,7 +78,8 @@ ALLOWED: Final = {
     "pipeline_run": {
         *("apart", "audio", "boundary", "decoding", "diarization", "errors", "features"),
         *("language", "options", "prefetch", "protocols", "recording", "runtimes"),
-        *("scheduling", "second_opinion", "sections", "segmentation", "types", "vad"),
+        *("scheduling", "second_opinion", "sections", "segmentation", "subprocesses"),
+        *("types", "vad"),
     },
     "streams": {"apart", "errors", "pipeline_run", "progress", "recording", "text", "types"},
     "submissions": {
@@ -97,7 +102,7 @@ ALLOWED: Final = {
             "progress",
             "protocols",
         ),
-        *("scheduling", "streams", "submissions", "text", "threads", "types"),
+        *("scheduling", "streams", "submissions", "subprocesses", "text", "threads", "types"),
     },
     "api": {
         *(
@@ -147,7 +152,7 @@ PUBLIC: Final = {
     ),
     *("live", "submissions", "text", "types", "vad", "writers"),
     # of the doctor only
-    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages"),
+    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages", "subprocesses"),
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only

@@ -115,6 +115,7 @@ class MediaDecoder:
         position: the first sample of `blocks`, counted in the recording; at most `start`.
         track: number of the audio track.
         duration: seconds that the container states; None if it states none.
+        is_pcm: whether the track is uncompressed.
 
     Raises:
         AudioError: the file cannot be read, or lacks the track, or no frame can be decoded.
@@ -141,6 +142,7 @@ class MediaDecoder:
         self._track = open_track(name, file, options.track, notices, choose)
         self.track = self._track.number
         self.duration = self._track.duration or None
+        self.is_pcm = self._track.codec.startswith("pcm_")
         self._parts = Parts(self._track.file)
         self._clock = Clock(self._track, self._parts, notices)
         channel: Delivery = "each" if options.separates_channels else options.channel

@@ -6,7 +6,7 @@ array, Audio ────────────────────── 
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing_extensions import Self
 
 from whisperbatch.apart import items_apart, runs_apart
 from whisperbatch.audio.file_objects import FileObject, reads_out_of_order, regular_file, start_of
+from whisperbatch.audio.in_subprocess import FileDecoding
 from whisperbatch.audio.media import MediaDecoder, whole_second
 from whisperbatch.audio.mixing import mix
 from whisperbatch.audio.random_access import (
@@ -40,6 +41,7 @@ from whisperbatch.audio.track import stated_duration
 from whisperbatch.boundary import boundary
 from whisperbatch.errors import AudioError, OptionError
 from whisperbatch.options import Options, checks
+from whisperbatch.subprocesses import Subprocesses
 from whisperbatch.text.messages import brief_name, description
 from whisperbatch.threads import keep_in_children, reset_after_fork
 from whisperbatch.types import (
@@ -90,11 +92,13 @@ class AudioReader:
         notices: Notices | None = None,
         track: int = 0,
         duration: float | None = None,
+        decode_in: FileDecoding | None = None,
     ) -> None:
         """Create a reader.
 
         `position` is the first sample of `blocks`, counted in the recording; at most `span.start`.
-        `notices` is None if `blocks` adds none.
+        `notices` is None if `blocks` adds none. `decode_in` yields `blocks` again, decoded in
+        another process; None if it cannot.
         """
         self.name = name
         self.is_borrowed = is_borrowed
@@ -105,6 +109,7 @@ class AudioReader:
         self._blocks = blocks
         self._close = close
         self._open_random_access = open_random_access
+        self._decode_in = decode_in
         self.options = options or Options()
         self.notices = Notices(name) if notices is None else notices
         self.track = track
@@ -187,6 +192,20 @@ class AudioReader:
             self.position += len(block)
             yield block
 
+    def decode_in(self, processes: Subprocesses, most: int) -> None:
+        """Decode the recording in another process, if it is a file and was not read yet.
+
+        If all processes are in use, it is decoded in this process. The samples are the same.
+
+        Args:
+            processes: shared with other users.
+            most: number of processes that decode at a time.
+        """
+        with self._reading:
+            if self._decode_in and not self.closed:
+                self._blocks = self._decode_in(processes, most, self._blocks)
+                self._decode_in = None
+
     @contextmanager
     def random_access(self) -> Iterator[RandomAccess | None]:
         """Open random access to the recording, for the time of a `with` block.
@@ -204,7 +223,7 @@ class AudioReader:
                 if access:
                     access.close()
                 if self.closed:
-                    self._close()
+                    self._release()
 
     def close(self) -> None:
         """Close the recording. Safe to call twice, and while another thread waits for a pipe.
@@ -214,17 +233,23 @@ class AudioReader:
         """
         self.closed = True
         if not self._is_inherited and self._reading.acquire(blocking=False):
-            self._close()
+            self._release()
             self._reading.release()
+
+    def _release(self) -> None:
+        if isinstance(self._blocks, Generator):
+            self._blocks.close()
+        self._close()
 
     def _next(self) -> Samples | None:
         if self._is_inherited:
             reason = "was opened before a fork; open it in the process that reads it"
             raise AudioError(reason, source=self.name)
         with self._reading, boundary(self.name):
+            self._decode_in = None
             block = None if self.closed else next(self._blocks, None)
             if self.closed:
-                self._close()
+                self._release()
                 return None
             return block
 
@@ -330,11 +355,16 @@ def _open_media(name: str, source: object, options: Options, span: Span) -> Audi
     notices = Notices(name)
     choose = track_chooser(name, file, options, notices)
     decoder = MediaDecoder(name, file, options, notices, span.start, choose=choose)
+    chosen = replace(options, track=decoder.track)
+    decoding = None
+    if isinstance(file, str) and regular_file(file) and not decoder.is_pcm:
+        place = (span.start, decoder.position)
+        decoding = FileDecoding(name, file, chosen, *place, notices, decoder.close)
     return AudioReader(
         name,
         decoder.blocks(),
         decoder.close,
-        lambda: _media_random_access(name, file, replace(options, track=decoder.track)),
+        lambda: _media_random_access(name, file, chosen),
         options,
         is_borrowed=isinstance(file, FileObject) and not isinstance(source, BYTES),
         span=span,
@@ -342,6 +372,7 @@ def _open_media(name: str, source: object, options: Options, span: Span) -> Audi
         notices=notices,
         track=decoder.track,
         duration=decoder.duration,
+        decode_in=decoding,
     )
 
 

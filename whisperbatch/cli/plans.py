@@ -222,6 +222,7 @@ def work_on_plan(arguments: WorkArguments) -> int:
         shard=_shard(arguments.shard),
         batch_size=arguments.options.get("batch_size"),
         readers=arguments.options.get("readers"),
+        reader_processes=arguments.options.get("reader_processes", False),
         lease_duration=arguments.lease_duration,
         wait=arguments.wait,
         retry_failed=arguments.retry_failed,

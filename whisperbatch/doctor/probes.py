@@ -10,7 +10,6 @@ import faulthandler
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -25,11 +24,8 @@ from typing import Any, Final, TypeAlias
 from whisperbatch.dependencies import interface_note
 from whisperbatch.doctor.findings import known_fix
 from whisperbatch.errors import WhisperBatchError
+from whisperbatch.subprocesses import how_ended, python_command
 
-PROGRAM: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from whisperbatch.doctor.probes import main; main(*sys.argv[2:])"
-)
 STARTED: Final = "whisperbatch.doctor: probe"
 """First line that a probe writes to standard error; earlier lines are those of Python itself."""
 CLIP: Final = Path(__file__).with_name("clip.opus")
@@ -78,7 +74,7 @@ def run_probe(name: str, *, time_limit: float, **arguments: object) -> ProbeResu
         time_limit: seconds after which the process is killed.
         **arguments: keyword arguments of the function; JSON can represent them.
     """
-    command = [sys.executable, "-c", PROGRAM, json.dumps(sys.path), name, json.dumps(arguments)]
+    command = python_command(__name__, "main", name, json.dumps(arguments))
     try:
         process = subprocess.run(  # noqa: S603 - this interpreter
             command,
@@ -105,12 +101,7 @@ def run_probe(name: str, *, time_limit: float, **arguments: object) -> ProbeResu
 
 def _end(status: int, printed: str) -> str:
     """Return how a process ended that printed no result, with the last line that it printed."""
-    end = f"its process ended with status {status}"
-    if status < 0:
-        try:
-            end = f"its process was ended by {signal.Signals(-status).name}"
-        except ValueError:
-            end = f"its process was ended by signal {-status}"
+    end = f"its process {how_ended(status)}"
     # faulthandler prints the stacks of the threads after the message of the library
     messages = re.split(r"^Fatal Python error", printed, flags=re.MULTILINE)[0].strip()
     last = messages.splitlines()[-1:] or [""]

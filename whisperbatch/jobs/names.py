@@ -134,7 +134,7 @@ def _encode(text: str) -> bytes:
 
 BLOCK: Final = 2**20  # bytes
 HASH_BYTES: Final = 16
-NOT_HASHED: Final = ("batch_size", "readers", "known_speakers")
+NOT_HASHED: Final = ("batch_size", "readers", "reader_processes", "known_speakers")
 NEW_OPTIONS: Final[frozenset[str]] = frozenset()
 """Options that are hashed only if they are set. A new option belongs here: then the hashes of jobs
 and plans that older versions have made stay as they are."""
@@ -143,9 +143,9 @@ and plans that older versions have made stay as they are."""
 def digest(*parts: object) -> str:
     """Return a hash of the values that an output depends on.
 
-    The batch size and the number of readers are left out of `Options`, because they do not change
-    the text. The recordings of
-    known speakers are left out, too: add their `references_fingerprint`.
+    The batch size, and the number and the processes of readers, are left out of `Options`, because
+    they do not change the text. The recordings of known speakers are left out, too: add their
+    `references_fingerprint`.
     """
     return _hash(f"[{', '.join(map(_text, parts))}]".encode())
 

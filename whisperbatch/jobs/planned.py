@@ -54,8 +54,8 @@ def plan(
         task_duration: seconds of audio of a task. Short recordings are packed into tasks of this
             duration.
         options: all options in one value.
-        **keywords: any field of `Options` except `batch_size` and `readers`, and the keywords of
-            `load` that change the text (`engine`, `compute_type`, ...).
+        **keywords: any field of `Options` except `batch_size`, `readers` and `reader_processes`,
+            and the keywords of `load` that change the text (`engine`, `compute_type`, ...).
 
     Returns:
         The plan.
@@ -89,6 +89,7 @@ def work(
     shard: tuple[int, int] | None = None,
     batch_size: int | None = None,
     readers: int | None = None,
+    reader_processes: bool = False,
     lease_duration: float = DURATION,
     wait: bool = True,
     retry_failed: bool = False,
@@ -106,6 +107,7 @@ def work(
             task.
         batch_size: number of chunks decoded at a time; None chooses it for the device.
         readers: number of sections that are read at a time; None chooses it for the device.
+        reader_processes: whether sections are read in other processes.
         lease_duration: seconds until other workers take over a task, if this process dies.
         wait: whether to wait for the tasks of other workers, in case that these workers die.
         retry_failed: whether to delete the results that are failures at first, so that their spans
@@ -130,6 +132,7 @@ def work(
         shard=shard,
         batch_size=batch_size,
         readers=readers,
+        reader_processes=reader_processes,
         lease_duration=lease_duration,
         wait=wait,
         retry_failed=retry_failed,

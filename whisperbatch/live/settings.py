@@ -30,7 +30,7 @@ REFUSED: Final = (
     *("second_opinion_threshold", "max_silence", "multilingual", "code_switching_output"),
     *("latin_names", "language_detection_segments", "language_detection_length"),
     *("prefix", "condition_on_previous_text", "timestamps", "max_initial_timestamp"),
-    *("readers",),
+    *("readers", "reader_processes"),
     *("diarize", "speaker", "num_speakers", "min_speakers", "max_speakers", "known_speakers"),
     "diarizer",
 )

@@ -75,6 +75,7 @@ class OptionKeywords(DetectionKeywords, total=False):
     task: Task
     batch_size: int | None
     readers: int | None
+    reader_processes: bool
     temperature: float | tuple[float, ...]
     best_of: int
     seed: int

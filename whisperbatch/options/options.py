@@ -231,6 +231,11 @@ class Options:
             transcribed at the same time share the readers; each has at least one. None chooses the
             number: on a GPU half of the processor cores, at most 8; on a CPU one for each 8 cores,
             at most 4.
+        reader_processes: whether the readers find the speech in other Python processes, which also
+            decode recordings that are files. Then readers do not wait for each other where Python
+            runs one thread at a time. The text is the same. There are up to `readers` + 1 processes
+            for speech, and up to `readers` for files. Refused in programs that cannot start a
+            Python interpreter.
         temperature: 0 selects beam search or greedy search; a value above 0 (up to 2) selects
             sampling. Several ascending values (up to 20) are a fallback: all chunks are decoded
             with the first value; a chunk whose text is still repetitive or improbable after all
@@ -326,6 +331,7 @@ class Options:
     task: Task = "transcribe"
     batch_size: int | None = None
     readers: int | None = None
+    reader_processes: bool = False
     temperature: float | tuple[float, ...] = 0.0
     best_of: int = 5
     seed: int = 0

@@ -53,9 +53,12 @@ VAD_FIELDS: Final = ("type", "threshold", "prefix_padding_ms", "silence_duration
 TYPES: Final[Mapping[str, object]] = MappingProxyType(
     {field.name: field.type for field in fields(wb.Options)}
 )
-FIXED: Final = ("task", "sampling_rate", "readers", "known_speakers", "diarizer")
+FIXED: Final = (
+    *("task", "sampling_rate", "readers", "reader_processes", "known_speakers", "diarizer"),
+)
 """Options that are not fields: the path decides the task, media state their rate, and a client must
-not choose the threads of the server, or name its files, or packages that the server then runs."""
+not choose the threads and processes of the server, or name its files, or packages that the server
+then runs."""
 
 WORD_LISTS: Final = ("languages", "timestamp_granularities", "include")
 LISTS: Final = (*WORD_LISTS, "keywords", NAMES, REFERENCES)

@@ -203,6 +203,7 @@ def test_wrong_formats_are_refused(path: Path, formats: Any) -> None:
         ({"beam_sise": 5}, "beam_sise is not an option"),
         ({"batch_size": 5}, "batch_size has no effect on a plan"),
         ({"readers": 2}, "readers has no effect on a plan; give it to work"),
+        ({"reader_processes": True}, "reader_processes has no effect on a plan; give it to work"),
         ({"device": "cpu"}, "device has no effect on a plan; give device to work"),
     ],
 )

@@ -74,6 +74,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "task": ("summarize", None),
     "batch_size": (0, 1.5, True, "8", 1025, 10**30),
     "readers": (0, -1, 2.0, True, "4", 65),
+    "reader_processes": (1, None, "yes"),
     "beam_size": (0, -1, 2.0, 33),
     "patience": (0, -1, 11),
     "length_penalty": (float("nan"), "1"),
@@ -158,9 +159,9 @@ def test_keys_of_finished_outputs_do_not_change() -> None:
         initial_prompt="Ann",
     )
     assert digest("model", options, ["x"]) == "12a43ffd3b3446f5924b677de6973d3b"
-    assert digest("model", replace(options, batch_size=3, readers=2), ["x"]) == digest(
-        "model", options, ["x"]
-    )
+    assert digest(
+        "model", replace(options, batch_size=3, readers=2, reader_processes=True), ["x"]
+    ) == digest("model", options, ["x"])
 
 
 def test_a_new_option_changes_no_key_until_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from whisperbatch.vad import vad_fingerprint
 MACHINE_KEYWORDS: Final = ("device", "device_index", "inter_threads", "intra_threads", "compile")
 """Keywords of `load` that each worker chooses for its machine; the others belong to the plan."""
 
-TO_THE_WORKER: Final = ("batch_size", "readers")
+TO_THE_WORKER: Final = ("batch_size", "readers", "reader_processes")
 """The options that each worker chooses for its machine."""
 
 
@@ -121,7 +121,11 @@ def stored_options(options: Options) -> dict[str, Any]:
 
 
 def options_of(
-    header: Header, batch_size: int | None = None, readers: int | None = None
+    header: Header,
+    batch_size: int | None = None,
+    readers: int | None = None,
+    *,
+    reader_processes: bool = False,
 ) -> Options:
     """Return the options of a plan, with those of `TO_THE_WORKER`.
 
@@ -129,7 +133,9 @@ def options_of(
         OptionError: this version of whisperbatch lacks an option of the plan.
     """
     options = resolve(None, **{name: _tuples(value) for name, value in header.options.items()})
-    return resolve(options, batch_size=batch_size, readers=readers)
+    return resolve(
+        options, batch_size=batch_size, readers=readers, reader_processes=reader_processes
+    )
 
 
 def check_machine(header: Header, engine: Engine, options: Options) -> None:

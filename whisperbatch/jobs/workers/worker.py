@@ -372,6 +372,7 @@ class WorkerJob:
         shard: tuple[int, int] | None = None,
         batch_size: int | None = None,
         readers: int | None = None,
+        reader_processes: bool = False,
         lease_duration: float = DURATION,
         wait: bool = True,
         retry_failed: bool = False,
@@ -390,7 +391,7 @@ class WorkerJob:
         leases = Leases(
             files.work, name, group=group, duration=float(lease_duration), has_ended=has_ended
         )
-        options = options_of(read.header, batch_size, readers)
+        options = options_of(read.header, batch_size, readers, reader_processes=reader_processes)
         tasks = read.tasks[number::count]
         return cls(files, read, tasks, options, leases, wait, name, retry_failed=bool(retry_failed))
 
