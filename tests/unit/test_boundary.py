@@ -2,7 +2,7 @@
 
 import io
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from whisperbatch.boundary import MAX_REASON, as_error, boundary, describe
 from whisperbatch.decoding.chunk_decoder import ChunkDecoder
 from whisperbatch.language import code_switching, detection
 from whisperbatch.recording import RecordingState, Row
-from whisperbatch.scheduling.call_queue import CallQueue
+from whisperbatch.scheduling.call_queue import CallQueue, RunShare, WaitingRow
 from whisperbatch.segmentation import Segmentation
 from whisperbatch.types import Chunk
 
@@ -255,8 +255,9 @@ def test_an_exception_is_described_on_one_line(error: Exception, text: str) -> N
 class FullCalls(CallQueue):
     """A queue from which no call is taken before the rows of four recordings wait."""
 
-    def __bool__(self) -> bool:
-        return sum(map(len, self._waiting.values())) == 4
+    def ready(self) -> Mapping[RunShare, Sequence[WaitingRow]]:
+        ready = super().ready()
+        return ready if sum(map(len, ready.values())) == 4 else {}
 
 
 def test_rows_that_share_a_call_with_a_failing_row_keep_their_text(

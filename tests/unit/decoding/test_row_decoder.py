@@ -91,14 +91,14 @@ def test_loops_may_be_cut_off_if_they_fail_the_audit(
 def test_translation_by_a_model_that_only_transcribes_is_refused(given: Any, name: str) -> None:
     with pytest.raises(OptionError, match=f"{name}.*model fake was trained for transcription only"):
         options_for(FakeEngine(can_translate=False), Options(**given))
-    allowed = Options(batch_size=4, **given)
+    allowed = Options(batch_size=4, readers=1, **given)
     assert options_for(FakeEngine(), allowed) == allowed
 
 
 def test_an_english_only_model_gets_english() -> None:
     engine = FakeEngine(multilingual=False)
-    options = options_for(engine, Options(language_detection_segments=3))
-    assert options == Options(language="en", batch_size=8)
+    options = options_for(engine, Options(language_detection_segments=3, readers=1))
+    assert options == Options(language="en", batch_size=8, readers=1)
     for given in ({"language": "fr"}, {"task": "translate"}, {"languages": ("en", "fr")}):
         with pytest.raises(OptionError, match="model fake is English-only"):
             options_for(engine, Options(**given))
@@ -116,7 +116,9 @@ def test_tokens_that_every_text_needs_cannot_be_suppressed(multilingual: bool) -
         options_for(engine, Options(suppress_tokens=tuple(range(end - 9))))
     with pytest.raises(OptionError, match=f"suppress_tokens: model fake has no token {last + 1}"):
         options_for(engine, Options(suppress_tokens=(last + 1,)))
-    allowed = Options(language="en", batch_size=4, suppress_tokens=tuple(range(end - 10)))
+    allowed = Options(
+        language="en", batch_size=4, readers=1, suppress_tokens=tuple(range(end - 10))
+    )
     assert options_for(engine, allowed) == allowed
 
 
