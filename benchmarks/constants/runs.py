@@ -43,7 +43,7 @@ CHECKS: Final = (
     Check("decoding.retries.RETRY_BEAMS", "run", (2, 10)),
     Check("decoding.retries.RETRY_NGRAM", "run", (3, 6)),
     Check("decoding.retries.MIN_GAIN", "run", (0.0, 1.0)),
-    Check("features.levels.LOUD", "run", (75, 95)),
+    Check("features.levels.LOUD", "run", (0.75, 0.95)),
     Check("features.levels.MARGIN", "run", (0.0, 6.0)),
     Check("features.levels.MAX_GAIN", "run", (20.0, 40.0)),
     Check("recording.MIN_PADDING", "run", (250, 1000)),

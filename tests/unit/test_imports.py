@@ -35,7 +35,7 @@ ALLOWED: Final = {
         *("addresses", "apart", "boundary", "errors", "options", "subprocesses", "text"),
         *("threads", "types", "vad"),
     },
-    "subprocesses": {"boundary", "errors", "threads"},
+    "subprocesses": {"boundary", "errors", "runtimes", "threads"},
     "vad": {
         *("dependencies", "errors", "files", "options", "protocols", "runtimes", "subprocesses"),
         "types",
@@ -152,7 +152,13 @@ PUBLIC: Final = {
     ),
     *("live", "submissions", "text", "types", "vad", "writers"),
     # of the doctor only
-    *("diarization", "doctor", "engines.ctranslate2.cuda", "models.packages", "subprocesses"),
+    *(
+        "diarization",
+        "doctor",
+        "engines.ctranslate2.cuda",
+        "models.packages",
+        "runtimes.interpreter",
+    ),
     # of the drop-in and the command line only
     *("engines.ctranslate2.engine", "threads"),
     # of the command line only

@@ -25,7 +25,8 @@ from whisperbatch.errors import (
     OptionError,
     WhisperBatchError,
 )
-from whisperbatch.subprocesses import Subprocess, Subprocesses, check_interpreter, how_ended
+from whisperbatch.runtimes.interpreter import how_ended
+from whisperbatch.subprocesses import Subprocess, Subprocesses, check_interpreter
 
 TASKS = "tests.unit.subprocess_tasks"
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals and forks of POSIX")

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from whisperbatch.dependencies import interface_note
 from whisperbatch.doctor.findings import known_fix
 from whisperbatch.errors import WhisperBatchError
-from whisperbatch.subprocesses import how_ended, python_command
+from whisperbatch.runtimes.interpreter import how_ended, python_command
 
 STARTED: Final = "whisperbatch.doctor: probe"
 """First line that a probe writes to standard error; earlier lines are those of Python itself."""

@@ -7,4 +7,5 @@ matrix_products    products of NumPy in one thread; scales of 8-bit weights
 machine            processors and memory        telemetry        switches off reports to others
 failures           what errors of the libraries mean
 malloc             the allocator of the C library
+interpreter        commands that start a Python interpreter
 """
