@@ -2,7 +2,7 @@
 
     stage                                                       thread
     source -> open_audio                                        the thread of the run
-           -> clips -> Vad                                      one for each recording being read
+           -> sections -> Vad                                   the readers of the recording
            -> SecondOpinion (uses the engine) -> chunks         the same
            -> rows (features)                                   a pool of the recording
            -> language scores, of rows that need them           a pool; the engine is shared
@@ -180,7 +180,7 @@ class Pipeline:
         self.given_language = Decision(options.language, 1.0) if options.language else None
         ahead = BATCHES_AHEAD * self.rows_at_a_time
         # on a GPU, the first calls would be small: they take as long as full calls
-        on_gpu = EngineTraits.of(scheduler.engine).device == "cuda"
+        on_gpu = EngineTraits.of(scheduler.engine).on_gpu
         first = None if on_gpu else FIRST_AHEAD * WINDOW
         self.limit = ReadingLimit(ahead * WINDOW, first, lambda: scheduler.runs)
         self.stopped = False

@@ -355,6 +355,11 @@ class EngineTraits:
     default_batch_size: Callable[[int], int] = field(default=lambda _: DEFAULT_BATCH_SIZE)
     decode_with_pauses: PausingDecode | None = None
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a further row of a call costs little, and a further call much."""
+        return self.device == "cuda"
+
     @classmethod
     def of(cls, engine: Engine) -> Self:
         """Return the traits of an engine."""

@@ -33,7 +33,7 @@ def options_for(engine: Engine, options: Options) -> Options:
         options = replace(options, batch_size=traits.default_batch_size(options.hypotheses))
         log.debug("model %s: batch size %d", engine.name, options.batch_size)
     if options.readers is None:
-        options = replace(options, readers=default_readers(traits.device))
+        options = replace(options, readers=default_readers(on_gpu=traits.on_gpu))
     if engine.is_multilingual:
         for name, codes in (("language", (options.language,)), ("languages", options.languages)):
             for code in filter(None, codes):
@@ -61,13 +61,13 @@ def options_for(engine: Engine, options: Options) -> Options:
     return replace(options, language="en", **defaults)  # type: ignore[arg-type]  # mixed types
 
 
-def default_readers(device: str) -> int:
+def default_readers(*, on_gpu: bool) -> int:
     """Return the number of sections that are read at the same time.
 
     On a CPU, the model needs the cores, and one reader is seldom too slow.
     """
     cpus = available_cpus()
-    readers, most = (cpus // 2, 8) if device == "cuda" else (cpus // 8, 4)
+    readers, most = (cpus // 2, 8) if on_gpu else (cpus // 8, 4)
     return min(max(readers, 1), most)
 
 

@@ -92,9 +92,7 @@ class Scheduler:
         traits = EngineTraits.of(engine)
         self._encodes_rows_alone = traits.encodes_rows_alone and not traits.encodes_again
         self._encodes_again = traits.encodes_again
-        # on a GPU, a small call takes nearly as long as a full call
-        self._fills_calls = traits.device == "cuda"
-        self._queue = CallQueue(fills_calls=self._fills_calls)
+        self._queue = CallQueue(fills_calls=traits.on_gpu)
         self._decode_with_pauses = traits.decode_with_pauses
         self._runs: set[RunShare] = set()
         self._limits = MemoryLimits()
@@ -406,7 +404,7 @@ class SharedModel:
         is_multilingual: see `protocols.Engine`.
         n_mels: see `protocols.Engine`.
         tokenizer: see `protocols.Engine`.
-        on_gpu: whether a further row of a call costs little, and a further call much.
+        on_gpu: see `protocols.EngineTraits`.
     """
 
     def __init__(
@@ -417,7 +415,7 @@ class SharedModel:
         self.tokenizer = engine.tokenizer
         traits = EngineTraits.of(engine)
         self._feature_type = traits.feature_type
-        self.on_gpu = traits.device == "cuda"
+        self.on_gpu = traits.on_gpu
         self._window_step = GPU_WINDOW_STEP if self.on_gpu else WINDOW_STEP
         self._no_timestamps = engine.tokenizer.token_to_id("<|notimestamps|>")
         self._scheduler, self._share, self._position = scheduler, run, position

@@ -18,7 +18,7 @@ from whisperbatch.protocols import Vad
 from whisperbatch.subprocesses import Subprocesses
 from whisperbatch.types import Samples, SpeechFrames
 from whisperbatch.vad import open_vad
-from whisperbatch.vad.levels import reblock
+from whisperbatch.vad.levels import reblock, take
 
 Found: TypeAlias = tuple[int, npt.NDArray[np.float32], Samples | None]
 """The number of samples of a block, its probabilities, and its samples without steady sound."""
@@ -62,7 +62,7 @@ class SubprocessVad:
             for length, probabilities, cleaned in process.items(
                 TASK, inputs=batches(_held(reblock(blocks), held))
             ):
-                yield SpeechFrames(_take(held, length), probabilities, cleaned)
+                yield SpeechFrames(take(held, length), probabilities, cleaned)
 
 
 def _held(blocks: Iterable[Samples], held: deque[Samples]) -> Iterator[Samples]:
@@ -84,18 +84,6 @@ def batches(blocks: Iterable[Samples]) -> Iterator[list[Samples]]:
         requested = now
     if batch:
         yield batch
-
-
-def _take(held: deque[Samples], length: int) -> Samples:
-    """Return the first samples of blocks, and remove them."""
-    parts: list[Samples] = []
-    while length:
-        block = held.popleft()
-        if len(block) > length:
-            held.appendleft(block[length:])
-        parts.append(block[:length])
-        length -= len(parts[-1])
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def speech_detection(batches: Iterator[list[Samples]]) -> Generator[Found, None, None]:

@@ -80,6 +80,18 @@ def joined(parts: Sequence[Samples]) -> Samples:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def take(held: deque[Samples], count: int) -> Samples:
+    """Remove the first `count` samples of blocks that hold at least as many, and return them."""
+    parts: list[Samples] = []
+    while count:
+        samples = held.popleft()
+        if len(samples) > count:
+            held.appendleft(samples[count:])
+        parts.append(samples[:count])
+        count -= len(parts[-1])
+    return joined(parts) if parts else np.zeros(0, np.float32)
+
+
 class GainControlledVad:
     """A wrapper of a Vad that raises quiet audio to one level. Audio is never attenuated."""
 
@@ -97,15 +109,7 @@ class GainControlledVad:
                 yield samples if gain is None else samples * gain
 
         for frames in self._vad(amplified()):
-            count = len(frames.samples)
-            parts: list[Samples] = []
-            while count:
-                samples = unchanged.popleft()
-                if len(samples) > count:
-                    unchanged.appendleft(samples[count:])
-                parts.append(samples[:count])
-                count -= len(parts[-1])
-            yield replace(frames, samples=joined(parts) if parts else frames.samples)
+            yield replace(frames, samples=take(unchanged, len(frames.samples)))
 
 
 def _with_gains(blocks: Iterable[Samples]) -> Iterator[tuple[Samples, Samples | None]]:
